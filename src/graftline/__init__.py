@@ -1,0 +1,3 @@
+"""graftline: a unified radix cache for hybrid language models."""
+
+__version__ = "0.1.0"

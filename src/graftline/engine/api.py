@@ -1,0 +1,177 @@
+"""What the engine takes and gives: requests in, token events out.
+
+The server sees the engine through this file alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from graftline.key import Tokens
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How tokens are chosen.
+
+    Attributes:
+        max_tokens: most tokens to generate, at least 1.
+        temperature: 0 is greedy.
+        top_p, top_k: nucleus and top-k cut; 1.0 and 0 switch them off.
+        min_p: cut relative to the likeliest token; 0.0 switches it off.
+        seed: makes sampling repeatable; None draws a fresh one.
+        stop_token_ids: generation ends when one is sampled; it is not part of the text.
+        ignore_eos: go on after the model's own end-of-text tokens.
+        logprobs: how many of the likeliest tokens to report with each token; None for none.
+    """
+
+    max_tokens: int = 16
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    logprobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseReport:
+    """What was reused of a prompt, and what was not, with the reason (rule M-4).
+
+    All counts are in tokens of the prompt. `reused_tokens` is what was not computed; `matched_tokens`
+    is how much of the prompt the tree knew; `lost_tokens = matched_tokens - reused_tokens`.
+    `boundaries` gives each component's own deepest valid boundary.
+    """
+
+    prompt_tokens: int
+    matched_tokens: int = 0
+    reused_tokens: int = 0
+    limited_by: str = ""
+    lost_tokens: int = 0
+    reason: str = ""
+    boundaries: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One sequence to generate.
+
+    Attributes:
+        tokens: the prompt, u32, at least one token.
+        sampling: how to choose tokens.
+        salt: isolates tenants: part of the namespace.
+        adapter: adapter identity: part of the namespace.
+        session_id: who will come back; empty for nobody in particular.
+        priority: larger runs first.
+        use_cache: False computes the whole prompt and keeps nothing of it.
+    """
+
+    tokens: Tokens
+    sampling: SamplingParams
+    salt: str = ""
+    adapter: str = ""
+    session_id: str = ""
+    priority: int = 0
+    use_cache: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """One step of a request's life, in order; the last one has a `finish_reason`.
+
+    Attributes:
+        token: the token generated, or None when the event only tells the end.
+        logprob, top_logprobs: only when asked for: natural log; pairs of token and log-probability.
+        finish_reason: `stop`, `length`, `abort` or `error` on the last event.
+        reuse: with the first event that carries a token or the end.
+        error: message for `finish_reason == "error"`.
+    """
+
+    token: int | None
+    finish_reason: FinishReason | None = None
+    reuse: ReuseReport | None = None
+    logprob: float | None = None
+    top_logprobs: tuple[tuple[int, float], ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """Slots of one component's pool: `free + held + private == capacity` (rule C-1)."""
+
+    component: str
+    capacity: int
+    free: int
+    held: int
+    leased: int
+    private: int
+    slot_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Counters since the start, and sizes now."""
+
+    running: int
+    waiting: int
+    prompt_tokens: int
+    reused_tokens: int
+    computed_tokens: int
+    generated_tokens: int
+    preemptions: int
+    requests: Mapping[str, int]
+    lost_tokens: Mapping[tuple[str, str], int]
+    skipped_checkpoints: int
+    evicted_slots: Mapping[str, int]
+    pools: tuple[PoolUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What is served: fixed from the start."""
+
+    model_type: str
+    composition: str
+    page_tokens: int
+    max_model_tokens: int
+    vocab_size: int
+    eos_token_ids: tuple[int, ...]
+    dtype: str
+    device: str
+    core: str
+    pools: tuple[PoolUse, ...]
+
+
+class Engine(Protocol):
+    """Serves requests from any thread. Events of a request come in order, on the engine's thread."""
+
+    info: EngineInfo
+
+    def submit(self, request: GenerationRequest, on_event: Callable[[TokenEvent], None]) -> int:
+        """Queues a request and returns its id.
+
+        `on_event` must not block; it is called until an event with a `finish_reason` was given.
+
+        Raises:
+            ConfigError: an empty prompt, a token id outside the vocabulary, bad sampling values, or
+                more tokens than the model or the pools can ever hold (rule X-6).
+            CapacityError: the queue of waiting requests is full; try again later.
+        """
+
+    def abort(self, request_id: int) -> None:
+        """Ends a request early; it gets an event with `abort`. Unknown or ended ids are ignored."""
+
+    def stats(self) -> EngineStats:
+        """Counters and sizes, a consistent snapshot."""
+
+    def clear_cache(self) -> int:
+        """Frees everything that no running request needs; returns how many slots."""
+
+    def close(self) -> None:
+        """Aborts what runs, ends the thread, frees the pools. May be called twice."""

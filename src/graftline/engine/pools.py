@@ -1,0 +1,55 @@
+"""The tensors of one component on the device: slot `i` of every tensor belongs together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from graftline.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Shape (without the slot axis) and type of what one slot holds in one tensor."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of one slot."""
+        return math.prod(self.shape) * int(self.dtype.itemsize)
+
+
+class ComponentPool:
+    """All tensors of one component, each of shape `[slots, ...]`.
+
+    For an attention component a slot holds one page: `"3.key"` is `[slots, page_tokens, heads, dim]`.
+    For `state` a slot holds one state of all layers. Tensors start as zeros.
+    """
+
+    def __init__(
+        self, name: str, slots: int, specs: Mapping[str, TensorSpec], device: torch.device | str
+    ) -> None:
+        if slots < 1:
+            raise ConfigError(f"pool '{name}' has {slots} slots", hint="give every component at least one")
+        self.name = name
+        self.slots = slots
+        self.slot_bytes = sum(spec.slot_bytes for spec in specs.values())
+        self.tensors: dict[str, torch.Tensor] = {
+            key: torch.zeros((slots, *spec.shape), dtype=spec.dtype, device=device)
+            for key, spec in specs.items()
+        }
+
+    def copy(self, source: int, target: int) -> None:
+        """Clone one slot onto another in every tensor, bit for bit."""
+        for tensor in self.tensors.values():
+            tensor[target].copy_(tensor[source])
+
+    def zero(self, slot: int) -> None:
+        """Fill one slot with zeros in every tensor."""
+        for tensor in self.tensors.values():
+            tensor[slot].zero_()

@@ -1,0 +1,114 @@
+"""The readable tree core: one method an operation, each told in a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graftline.components import ComponentSpec
+from graftline.errors import ConfigError
+from graftline.key import Namespace, TokensLike, as_tokens
+from graftline.plan import Event, Freed, Held, Insertion, Lease, Match, PoolStats, Tier, TreeStats
+from graftline.policies import EvictionPolicy, Lru
+from graftline.tree.check import check
+from graftline.tree.dump import dump
+from graftline.tree.evict import clear, evict
+from graftline.tree.insert import insert
+from graftline.tree.lease import lease, release, release_components
+from graftline.tree.match import match
+from graftline.tree.state import State
+
+
+class PythonCore:
+    """A tree core in plain Python.
+
+    Args:
+        specs: the components, in the order in which they are reported.
+        page_tokens: tokens a page.
+        policy: order of eviction; least recently used by default.
+        record_events: whether `take_events` has something to give.
+
+    Raises:
+        ConfigError: no component, two of one name, or a page of less than one token.
+    """
+
+    name = "python"
+
+    def __init__(
+        self,
+        specs: Sequence[ComponentSpec],
+        *,
+        page_tokens: int,
+        policy: EvictionPolicy | None = None,
+        record_events: bool = False,
+    ) -> None:
+        if page_tokens < 1:
+            raise ConfigError(f"page_tokens is {page_tokens}, it must be at least 1")
+        names = [spec.name for spec in specs]
+        if not names or len(set(names)) != len(names):
+            raise ConfigError(f"components {names}: at least one is needed, each with a name of its own")
+        self.specs = tuple(specs)
+        self.page_tokens = page_tokens
+        self._state = State(self.specs, page_tokens, policy or Lru(), record_events)
+
+    def match(self, namespace: Namespace, tokens: TokensLike, limit_tokens: int | None = None) -> Match:
+        """Longest reusable prefix of `tokens`, at most `limit_tokens` long; changes nothing (rule M-1)."""
+        key = as_tokens(tokens)
+        limit = len(key) if limit_tokens is None else limit_tokens
+        if limit < 0:
+            raise ConfigError(f"limit_tokens is {limit}, it must not be negative")
+        return match(self._state, namespace, key, limit)
+
+    def lease(self, match: Match) -> Lease:
+        """Protects what the match's boundary needs, and counts a use (rules L-1, P-1)."""
+        return lease(self._state, match)
+
+    def release(self, lease: Lease) -> None:
+        """Gives a lease back."""
+        release(self._state, lease.handle)
+
+    def release_components(self, lease: Lease, names: Sequence[str]) -> None:
+        """Lets some components of a lease go before the rest (rule L-3)."""
+        release_components(self._state, lease.handle, names)
+
+    def insert(
+        self,
+        lease: Lease,
+        tokens: TokensLike,
+        values: Mapping[str, Sequence[Held]],
+        *,
+        move_lease: bool = False,
+    ) -> Insertion:
+        """Adds the pages of `tokens`, which follow on the lease's boundary (rules N-1 to N-6)."""
+        return insert(self._state, lease, as_tokens(tokens), values, move_lease)
+
+    def evict(self, component: str, slots: int) -> Freed:
+        """Frees up to `slots` slots of a component (rules E-1 to E-6)."""
+        if slots < 0:
+            raise ConfigError(f"cannot evict {slots} slots")
+        return evict(self._state, self._state.component(component), slots)
+
+    def clear(self) -> Freed:
+        """Frees everything that no lease protects (rule E-7)."""
+        return clear(self._state)
+
+    def take_events(self) -> list[Event]:
+        """Events since the last call (rule V-1)."""
+        events, self._state.events = self._state.events, []
+        return events
+
+    def stats(self) -> TreeStats:
+        """Sizes, kept by counters (rule L-5)."""
+        state = self._state
+        pools = tuple(
+            PoolStats(spec.name, Tier.DEVICE, c.held, c.leased, c.dead)
+            for spec, c in zip(state.specs, state.counters, strict=True)
+        )
+        return TreeStats(len(state.nodes), len(state.leases), state.path_pages, pools)
+
+    def dump(self) -> str:
+        """The tree as text (rule D-1)."""
+        return dump(self._state)
+
+    def check(self) -> None:
+        """Checks every invariant by walking the whole tree."""
+        check(self._state)

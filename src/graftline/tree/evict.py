@@ -1,0 +1,190 @@
+"""Evict: frees the slots asked for, dead values first, page by page (rules E-1 to E-7)."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from graftline.plan import Freed, Slots
+from graftline.tree.boundaries import run_start
+from graftline.tree.events import record_removed
+from graftline.tree.liveness import Evictable, evictable, reconsider, reconsider_below
+from graftline.tree.node import NO_SLOTS, Node
+from graftline.tree.split import prune
+from graftline.tree.state import State, device, is_valid
+
+
+class Harvest:
+    """Slots that left, by component."""
+
+    __slots__ = ("dead", "slots", "state")
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.slots: list[list[Slots]] = [[] for _ in state.specs]
+        self.dead = [0 for _ in state.specs]
+
+    def freed(self) -> Freed:
+        """The plan for the owner of the slots."""
+        names = [spec.name for spec in self.state.specs]
+        slots = {n: np.concatenate(parts) for n, parts in zip(names, self.slots, strict=True) if parts}
+        dead = {n: count for n, count in zip(names, self.dead, strict=True) if count}
+        return Freed(slots, dead)
+
+
+def evict(state: State, component: int, wanted: int) -> Freed:
+    """Frees `wanted` slots of a component, or all that may go if those are fewer.
+
+    Other components lose what the freed pages made useless on the same pages (rule E-5). Cost:
+    O(freed + log candidates), however many leaves there are and however much is leased.
+    """
+    harvest = Harvest(state)
+    missing = wanted
+    while missing > 0:
+        node = coldest(state, component)
+        if node is None:
+            break
+        missing -= evict_from(state, node, component, missing, harvest)
+    return harvest.freed()
+
+
+def coldest(state: State, component: int) -> Node | None:
+    """Node whose values leave next."""
+    queue = state.candidates[component]
+    while queue:
+        if is_valid(state, component, queue[0]):
+            return state.nodes[queue[0][4]]
+        heapq.heappop(queue)
+    return None
+
+
+def evict_from(state: State, node: Node, component: int, wanted: int, harvest: Harvest) -> int:
+    """Takes pages of one class from one node; returns how many."""
+    pages = evictable(state, node, component)
+    if pages.dead_head or pages.dead_tail:
+        return evict_dead(state, node, component, pages, wanted, harvest)
+    if state.closed(component):
+        count = min(wanted, live_tail(state, node))
+        drop_path(state, node, node.end - count, "evicted", harvest)
+        return count
+    count = min(wanted, pages.live, live_head(state, node, component))
+    drop_head(state, node, component, count, "evicted", harvest)
+    prune(state, node)
+    return count
+
+
+def evict_dead(
+    state: State, node: Node, component: int, pages: Evictable, wanted: int, harvest: Harvest
+) -> int:
+    """Takes dead pages: those at the head first, then those at the tail."""
+    if state.closed(component):
+        count = min(wanted, pages.dead_tail)
+        drop_path(state, node, node.end - count, "dead", harvest)
+        return count
+    head = min(wanted, pages.dead_head)
+    tail = min(wanted - head, pages.dead_tail)
+    if head:
+        drop_head(state, node, component, head, "dead", harvest)
+    if tail:
+        drop_tail(state, node, component, device(node, component).end - tail, "dead", harvest)
+        reconsider(state, node)
+    prune(state, node)
+    return head + tail
+
+
+def live_tail(state: State, node: Node) -> int:
+    """How many pages can be cut from a leaf's tail while the page before stays usable; at least 1.
+
+    Boundaries between the shallowest and the deepest one are all valid unless one of them needs nothing.
+    """
+    span = 1
+    for component, spec in enumerate(state.specs):
+        if spec.rule.free_at_or_above(node.start + 1, node.end, state.page_tokens) is not None:
+            return span
+        if not len(device(node, component).slots):
+            return span
+    return max(span, node.deepest - node.shallowest)
+
+
+def live_head(state: State, node: Node, component: int) -> int:
+    """How many pages can be cut from a run's head while the others stay usable; at least 1.
+
+    The pages that the deepest boundary does not need only serve shallower boundaries of the node.
+    """
+    if not node.deepest or node.below:
+        return 1
+    for spec in state.specs:
+        if spec.rule.free_at_or_above(node.start + 1, node.end, state.page_tokens) is not None:
+            return 1
+    holding = device(node, component)
+    if run_start(state, node, component) < holding.first:
+        return 1
+    needed = state.first_page(component, node.deepest)
+    return max(1, needed - holding.first)
+
+
+def drop_head(state: State, node: Node, component: int, count: int, reason: str, harvest: Harvest) -> None:
+    """Takes the first pages of a run that is not prefix-closed."""
+    holding = device(node, component)
+    taken = holding.slots[:count]
+    record_removed(state, node, component, holding.first, count, reason)
+    holding.first, holding.slots = holding.first + count, holding.slots[count:]
+    last_page = holding.first - 1
+    take(state, node, component, taken, reason, harvest)
+    reconsider(state, node)
+    reconsider_below(state, node, component, last_page)
+
+
+def drop_tail(
+    state: State, node: Node, component: int, from_page: int, reason: str, harvest: Harvest
+) -> None:
+    """Takes the pages of a run from `from_page` on; the caller reconsiders the node."""
+    holding = device(node, component)
+    kept = max(0, from_page - holding.first)
+    taken = holding.slots[kept:][::-1]
+    if not len(taken):
+        return
+    record_removed(state, node, component, holding.end - len(taken), len(taken), reason)
+    holding.slots = holding.slots[:kept] if kept else NO_SLOTS
+    take(state, node, component, taken, reason, harvest)
+
+
+def drop_path(state: State, node: Node, from_page: int, reason: str, harvest: Harvest) -> None:
+    """Cuts a leaf's pages from `from_page` on, with all that any component holds there (rule E-5)."""
+    for component in range(len(state.specs)):
+        why = reason if state.closed(component) else "path evicted"
+        drop_tail(state, node, component, from_page, why, harvest)
+    reconsider(state, node)
+    prune(state, node)
+
+
+def take(state: State, node: Node, component: int, slots: Slots, reason: str, harvest: Harvest) -> None:
+    """Books slots that left a holding."""
+    device(node, component).lost = True
+    state.counters[component].held -= len(slots)
+    harvest.slots[component].append(slots)
+    if reason != "evicted":
+        harvest.dead[component] += len(slots)
+
+
+def clear(state: State) -> Freed:
+    """Frees everything that no lease protects (rule E-7). Cost: O(nodes)."""
+    harvest = Harvest(state)
+    for node in sorted(state.nodes.values(), key=lambda node: (-node.end, node.ident)):
+        if node.parent is not None and node.ident in state.nodes:
+            clear_node(state, node, harvest)
+    return harvest.freed()
+
+
+def clear_node(state: State, node: Node, harvest: Harvest) -> None:
+    """Frees what may go of one node, whose descendants were cleared before."""
+    for component in range(len(state.specs)):
+        pages = evictable(state, node, component)
+        count = pages.dead_head + pages.dead_tail + pages.live
+        if count and state.closed(component):
+            drop_path(state, node, node.start, "cleared", harvest)
+            return
+        if count:
+            drop_head(state, node, component, count, "cleared", harvest)
+    prune(state, node)

@@ -1,0 +1,58 @@
+"""The operations of a tree core. Every core has exactly these (rule D-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from graftline.components import ComponentSpec
+from graftline.key import Namespace, TokensLike
+from graftline.plan import Event, Freed, Held, Insertion, Lease, Match, TreeStats
+
+
+class TreeCore(Protocol):
+    """Bookkeeping of cached prefixes: no tensor, no I/O, no clock of its own, one owner thread."""
+
+    name: str
+    specs: tuple[ComponentSpec, ...]
+    page_tokens: int
+
+    def match(self, namespace: Namespace, tokens: TokensLike, limit_tokens: int | None = None) -> Match:
+        """Longest reusable prefix; changes nothing. See `graftline.tree.match`."""
+
+    def lease(self, match: Match) -> Lease:
+        """Protects a match's boundary. See `graftline.tree.lease`."""
+
+    def release(self, lease: Lease) -> None:
+        """Gives a lease back; twice raises `StaleHandleError`."""
+
+    def release_components(self, lease: Lease, names: Sequence[str]) -> None:
+        """Lets some components of a lease go early."""
+
+    def insert(
+        self,
+        lease: Lease,
+        tokens: TokensLike,
+        values: Mapping[str, Sequence[Held]],
+        *,
+        move_lease: bool = False,
+    ) -> Insertion:
+        """Adds pages after a lease's boundary. See `graftline.tree.insert`."""
+
+    def evict(self, component: str, slots: int) -> Freed:
+        """Frees up to `slots` slots of a component. See `graftline.tree.evict`."""
+
+    def clear(self) -> Freed:
+        """Frees everything that no lease protects."""
+
+    def take_events(self) -> list[Event]:
+        """Events since the last call, oldest first; always empty when recording is off."""
+
+    def stats(self) -> TreeStats:
+        """Sizes. Cost: O(components)."""
+
+    def dump(self) -> str:
+        """The whole tree as text."""
+
+    def check(self) -> None:
+        """Raises `IntegrityError` when the bookkeeping contradicts itself."""

@@ -1,0 +1,92 @@
+"""Splitting and removing nodes."""
+
+from __future__ import annotations
+
+from graftline.plan import Tier
+from graftline.tree.liveness import carry_up, rank_node, reconsider
+from graftline.tree.node import NO_SLOTS, Holding, Node
+from graftline.tree.state import State, device
+
+
+def split(state: State, node: Node, at_page: int) -> Node:
+    """Cuts a node in two and returns the upper half; `node` stays the deeper half (rule T-5).
+
+    Runs, locks and usage are cut with it. Cost: O(components + log candidates).
+    """
+    upper = Node(state.next_ident(), node.namespace, node.parent, node.start, len(state.specs))
+    cut = at_page - node.start
+    assert 0 < cut < node.pages
+    assert node.parent is not None
+    upper.pages = cut
+    upper.tokens = node.tokens[: cut * state.page_tokens]
+    node.parent.children[state.child_key(upper.tokens)] = upper
+    node.tokens = node.tokens[cut * state.page_tokens :]
+    node.start, node.pages, node.parent = at_page, node.pages - cut, upper
+    upper.children[state.child_key(node.tokens)] = node
+    upper.page_keys, node.page_keys = node.page_keys[:cut], node.page_keys[cut:]
+    for tier in Tier:
+        if tier in node.holdings:
+            for mine, theirs in zip(node.holdings[tier], upper.holdings[tier], strict=True):
+                split_holding(mine, theirs, at_page)
+    state.nodes[upper.ident] = upper
+    upper.below = node.first_boundary
+    reconsider(state, node)
+    reconsider(state, upper)
+    return upper
+
+
+def split_holding(lower: Holding, upper: Holding, at_page: int) -> None:
+    """Cuts what one component holds at a page."""
+    upper.usage = lower.usage.copy()
+    upper.lost = lower.lost
+    for first, count in sorted(lower.locks.items()):
+        if first < at_page:
+            upper.locks[first] = count
+            del lower.locks[first]
+            lower.locks[at_page] = lower.locks.get(at_page, 0) + count
+    kept = max(0, min(at_page - lower.first, len(lower.slots)))
+    upper.first, upper.slots = lower.first, lower.slots[:kept]
+    lower.first, lower.slots = lower.first + kept, lower.slots[kept:]
+
+
+def prune(state: State, node: Node) -> None:
+    """Removes what holds nothing and is not leased: a tail, a node, its ancestors (rule T-4)."""
+    while node.parent is not None and not node.children and not node.leases:
+        end = max((h.end for h in node.holdings[Tier.DEVICE] if len(h.slots)), default=node.start)
+        if end > node.start:
+            trim(state, node, end)
+            return
+        node = remove(state, node)
+    if node.parent is None and not node.children and not node.leases:
+        del state.nodes[node.ident]
+        del state.roots[node.namespace]
+
+
+def trim(state: State, node: Node, end: int) -> None:
+    """Cuts the pages from `end` on, of which nothing is held."""
+    if end == node.end:
+        return
+    state.path_pages -= node.end - end
+    node.pages = end - node.start
+    node.tokens = node.tokens[: node.pages * state.page_tokens].copy()
+    del node.page_keys[node.pages :]
+    reconsider(state, node)
+
+
+def remove(state: State, node: Node) -> Node:
+    """Takes a childless node out of the tree and returns its parent."""
+    parent = node.parent
+    assert parent is not None
+    for component in range(len(state.specs)):
+        holding = device(node, component)
+        assert not holding.locks
+        holding.slots = NO_SLOTS
+    before = node.first_boundary
+    node.shallowest = node.deepest = node.below = 0
+    rank_node(state, node)
+    carry_up(state, node, before)
+    del parent.children[state.child_key(node.tokens)]
+    del state.nodes[node.ident]
+    state.path_pages -= node.pages
+    rank_node(state, parent)
+    return parent

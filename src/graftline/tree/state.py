@@ -1,0 +1,167 @@
+"""The tree's state and the small steps that every operation is made of."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graftline.components import ComponentSpec
+from graftline.errors import ConfigError, StaleHandleError
+from graftline.key import Namespace, Tokens
+from graftline.plan import Event, Tier
+from graftline.policies import EvictionPolicy
+from graftline.tree.node import Holding, Node
+
+# One candidate for eviction: (0 for dead and 1 for live values, rank, tick, start, node, version).
+Candidate = tuple[int, float, int, int, int, int]
+
+
+@dataclass(slots=True)
+class LeaseRecord:
+    """A lease that is out: the node at whose end its boundary lies, and the components it still protects."""
+
+    node: Node
+    boundary: int
+    components: set[int]
+
+
+@dataclass(slots=True)
+class Counters:
+    """Pages of one component: kept up to date, never found by walking."""
+
+    held: int = 0
+    leased: int = 0
+    dead: int = 0
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that the core knows.
+
+    `clock` counts uses (rule P-1); `idents` gives handles that are never used twice (rule T-6).
+    """
+
+    specs: tuple[ComponentSpec, ...]
+    page_tokens: int
+    policy: EvictionPolicy
+    record_events: bool
+    nodes: dict[int, Node] = field(default_factory=dict)
+    roots: dict[Namespace, Node] = field(default_factory=dict)
+    leases: dict[int, LeaseRecord] = field(default_factory=dict)
+    candidates: list[list[Candidate]] = field(default_factory=list)
+    live_candidates: list[int] = field(default_factory=list)
+    counters: list[Counters] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    path_pages: int = 0
+    clock: int = 0
+    idents: int = 0
+
+    def __post_init__(self) -> None:
+        self.candidates = [[] for _ in self.specs]
+        self.live_candidates = [0 for _ in self.specs]
+        self.counters = [Counters() for _ in self.specs]
+
+    # -- small questions -------------------------------------------------------------------------
+
+    def component(self, name: str) -> int:
+        """Index of a component.
+
+        Raises:
+            ConfigError: no component has that name.
+        """
+        for index, spec in enumerate(self.specs):
+            if spec.name == name:
+                return index
+        known = ", ".join(spec.name for spec in self.specs)
+        raise ConfigError(f"no component is named '{name}'", hint=f"the components are {known}")
+
+    def first_page(self, component: int, boundary: int) -> int:
+        """First page that `boundary` (in pages) needs of a component."""
+        return self.specs[component].rule.first_page(boundary, self.page_tokens)
+
+    def closed(self, component: int) -> bool:
+        """Whether the component's values leave from the tail of a path only (rule E-3)."""
+        return self.specs[component].rule.prefix_closed
+
+    def node(self, handle: int) -> Node:
+        """Node of a handle; raises `StaleHandleError` when it is gone."""
+        node = self.nodes.get(handle)
+        if node is None:
+            raise StaleHandleError(f"node {handle} is not in the tree any more", hint="match again")
+        return node
+
+    def lease_record(self, handle: int) -> LeaseRecord:
+        """Record of a lease; raises `StaleHandleError` when it was released."""
+        record = self.leases.get(handle)
+        if record is None:
+            raise StaleHandleError(f"lease {handle} was released before", hint="release a lease once")
+        return record
+
+    def next_ident(self) -> int:
+        """A handle never used before."""
+        self.idents += 1
+        return self.idents
+
+    # -- topology ----------------------------------------------------------------------------------
+
+    def root(self, namespace: Namespace) -> Node:
+        """Root of a namespace, made when it is first leased."""
+        root = self.roots.get(namespace)
+        if root is None:
+            root = Node(self.next_ident(), namespace, None, 0, len(self.specs))
+            self.roots[namespace] = root
+            self.nodes[root.ident] = root
+        return root
+
+    def child_key(self, tokens: Tokens) -> bytes:
+        """What a child is found by: the tokens of its first page."""
+        return tokens[: self.page_tokens].tobytes()
+
+    def common_pages(self, node: Node, tokens: Tokens) -> int:
+        """How many whole pages of the node begin `tokens`."""
+        count = min(node.pages, len(tokens) // self.page_tokens)
+        mine, theirs = node.tokens[: count * self.page_tokens], tokens[: count * self.page_tokens]
+        if np.array_equal(mine, theirs):
+            return count
+        return int(np.argmax(mine != theirs)) // self.page_tokens
+
+    def add_leaf(self, parent: Node, tokens: Tokens) -> Node:
+        """A new node below `parent` that holds nothing yet; the tokens are copied."""
+        node = Node(self.next_ident(), parent.namespace, parent, parent.end, len(self.specs))
+        node.tokens = tokens.copy()
+        node.pages = len(tokens) // self.page_tokens
+        self.path_pages += node.pages
+        parent.children[self.child_key(tokens)] = node
+        self.nodes[node.ident] = node
+        return node
+
+
+def path_up(node: Node) -> Iterator[Node]:
+    """The node and its ancestors, the root left out."""
+    while node.parent is not None:
+        yield node
+        node = node.parent
+
+
+def device(node: Node, component: int) -> Holding:
+    """What a component holds of a node on the device."""
+    return node.holdings[Tier.DEVICE][component]
+
+
+def push_candidate(state: State, component: int, candidate: Candidate) -> None:
+    """Adds a candidate; entries that became invalid are swept when they outnumber the valid ones."""
+    queue = state.candidates[component]
+    heapq.heappush(queue, candidate)
+    if len(queue) > 64 + 2 * state.live_candidates[component]:
+        valid = [entry for entry in queue if is_valid(state, component, entry)]
+        heapq.heapify(valid)
+        state.candidates[component] = valid
+
+
+def is_valid(state: State, component: int, candidate: Candidate) -> bool:
+    """Whether a candidate still describes its node."""
+    node = state.nodes.get(candidate[4])
+    return node is not None and device(node, component).version == candidate[5]

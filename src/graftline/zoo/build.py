@@ -1,0 +1,65 @@
+"""Configurations and models of a family, made on the spot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from graftline.zoo.families import ALL, FamilyInfo, find_family
+from graftline.zoo.initialise import initialise
+from graftline.zoo.sizes import TINY, Sizes
+
+
+def families() -> tuple[str, ...]:
+    """Names of all families, grouped by the kinds of layer they mix."""
+    return tuple(family.name for family in ALL)
+
+
+def describe(family: str) -> FamilyInfo:
+    """What a family is made of.
+
+    Raises:
+        ConfigError: no family has that name or alias.
+    """
+    return find_family(family)
+
+
+def build_config(family: str, *, sizes: Sizes | None = None) -> PretrainedConfig:
+    """A configuration of the library for one family.
+
+    Args:
+        family: a name of `families()` or an alias.
+        sizes: dimensions; the `tiny` preset if left out.
+
+    Raises:
+        ConfigError: no family has that name.
+    """
+    info = find_family(family)
+    config: Any = CONFIG_MAPPING[info.model_type](**info.settings(sizes or TINY))
+    return config
+
+
+def build_model(
+    family: str, *, seed: int = 0, dtype: torch.dtype = torch.float32, sizes: Sizes | None = None
+) -> PreTrainedModel:
+    """A model with weights that follow from family, seed and sizes alone, in evaluation mode on the CPU.
+
+    The global random generator is left as it was.
+
+    Args:
+        family: a name of `families()` or an alias.
+        seed: chooses the weights; any integer.
+        dtype: of the parameters; the library keeps a few of them in float32 all the same.
+        sizes: dimensions; the `tiny` preset if left out.
+
+    Raises:
+        ConfigError: no family has that name.
+    """
+    config = build_config(family, sizes=sizes)
+    with torch.random.fork_rng(devices=[]):
+        model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    initialise(model, seed)
+    return model.eval()

@@ -1,0 +1,166 @@
+"""Weights for models that were never trained: every tensor from its own name and the seed.
+
+The library initialises matrices with a standard deviation of 0.02 or so. A layer then adds next to nothing to
+the residual stream, and a wrong or missing state does not show in the logits. Here a matrix has a standard
+deviation of 1/sqrt(fan in), so that a layer's output is about as large as its input, and the parameters of
+recurrent layers are drawn so that states remember for tens of tokens and neither vanish nor grow.
+
+Each tensor has a generator of its own, seeded with SHA-256 of the seed and the tensor's name: neither the
+order in which modules are built nor the global generator matters, and the values of one tensor do not change
+when another is added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graftline.errors import ConfigError
+
+Rule = Callable[[Tensor, torch.Generator], Tensor]
+
+
+def initialise(model: nn.Module, seed: int) -> None:
+    """Overwrites every parameter and stored buffer of a model in place; scales of norms stay at their neutral value.
+
+    Values are drawn in float32 on the CPU and rounded once to the tensor's own dtype.
+
+    Raises:
+        ConfigError: a parameter for which there is no rule.
+    """
+    modules = dict(model.named_modules())
+    hidden_size = model.config.get_text_config().hidden_size
+    seen: set[int] = set()
+    with torch.no_grad():
+        for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
+            if id(tensor) in seen:
+                continue  # one tensor under two names: an embedding tied to the head, or a shared block
+            seen.add(id(tensor))
+            owner = modules[name.rpartition(".")[0]]
+            values = _values(name, tensor.detach(), owner, hidden_size, _generator(name, seed))
+            if values is not None:
+                tensor.copy_(values)
+
+
+def _generator(name: str, seed: int) -> torch.Generator:
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+def _values(
+    name: str, tensor: Tensor, owner: nn.Module, hidden_size: int, generator: torch.Generator
+) -> Tensor | None:
+    """New values, or None where the constructor's constant is right."""
+    if not tensor.is_floating_point():
+        return _expert_table(tensor) if name.endswith("tid2eid") else None
+    if isinstance(owner, nn.Embedding):
+        # Some families multiply embeddings on the way in; the product is to have a deviation of 1.
+        return _normal(tensor, generator, 1.0 / float(getattr(owner, "embed_scale", 1.0)))
+    if getattr(owner, "safe_gate", False):
+        for pattern, rule in _SAFE_GATE_RULES:
+            if re.search(pattern, name):
+                return rule(tensor, generator)
+    for pattern, named_rule in _RULES:
+        if re.search(pattern, name):
+            return named_rule(tensor, generator) if named_rule is not None else None
+    if tensor.ndim < 2:
+        raise ConfigError(
+            f"no rule initialises '{name}' of {type(owner).__name__}", hint="add one to zoo/initialise.py"
+        )
+    return _normal(tensor, generator, _fan_in(name, tensor, hidden_size) ** -0.5)
+
+
+def _fan_in(name: str, tensor: Tensor, hidden_size: int) -> int:
+    """How many inputs add up in one output.
+
+    Experts are stored as [experts, out, in] by most families and as [experts, in, out] by some.
+    """
+    shape = tuple(tensor.shape)
+    if len(shape) == 3 and ".experts." in name or "shared_experts" in name and len(shape) == 3:
+        reads_hidden = "down_proj" not in name
+        if hidden_size in shape[1:]:
+            other = shape[1] if shape[2] == hidden_size else shape[2]
+            return hidden_size if reads_hidden else other
+        return shape[2]
+    if len(shape) == 3 and re.search(r"(x_proj|dt_proj)_weight$", name):
+        return shape[2]
+    if len(shape) == 3 and name.endswith("gate_weight"):
+        return shape[1]
+    if name.endswith("rel_logits_proj.proj"):
+        return shape[0]
+    return math.prod(shape[1:])
+
+
+def _normal(tensor: Tensor, generator: torch.Generator, std: float) -> Tensor:
+    return torch.randn(tensor.shape, generator=generator) * std
+
+
+def _spread(std: float) -> Rule:
+    return lambda tensor, generator: _normal(tensor, generator, std)
+
+
+def _between(low: float, high: float) -> Rule:
+    return lambda tensor, generator: torch.rand(tensor.shape, generator=generator) * (high - low) + low
+
+
+def _fill(value: float) -> Rule:
+    return lambda tensor, _: torch.full(tensor.shape, value)
+
+
+def _inverse_softplus_between(low: float, high: float) -> Rule:
+    def rule(tensor: Tensor, generator: torch.Generator) -> Tensor:
+        rates = _between(math.log(low), math.log(high))(tensor, generator).exp()
+        return torch.log(torch.expm1(rates))
+
+    return rule
+
+
+def _expert_table(tensor: Tensor) -> Tensor:
+    """Experts of each token id for routers that look them up; distinct for a token, all experts in use."""
+    tokens, chosen = tensor.shape
+    return (torch.arange(tokens)[:, None] * 7 + torch.arange(chosen)[None, :]) % max(4, chosen)
+
+
+_DECAY = _between(math.log(0.02), math.log(0.5))
+"""Logarithm of a decay per unit of step; with steps near 1 half-lives lie between 1 and 35 tokens."""
+
+_SAFE_GATE_RULES: tuple[tuple[str, Rule], ...] = (
+    # Decay is exp(bound * sigmoid(...)) with a bound near -5, so the argument has to be well below 0.
+    (r"A_log$", _fill(0.0)),
+    (r"dt_bias$", _between(-5.0, -2.0)),
+)
+
+_RULES: tuple[tuple[str, Rule | None], ...] = (
+    # Recurrent layers.
+    (r"A_log$", _DECAY),
+    (r"(dt_bias|dt_proj\.bias|dt_proj_bias)$", _between(-2.0, 0.5)),
+    (r"\.D$", None),
+    (r"recurrent_param$", _inverse_softplus_between(0.001, 0.05)),
+    (r"time_(decay|first|mix_\w+)$", None),
+    (r"igate_preact\.bias$", _fill(0.0)),
+    (r"fgate_preact\.bias$", None),
+    (r"(diagonal_decay|key_decay|query_decay|slope_rate)$", None),
+    # Attention.
+    (r"sinks$", _spread(1.0)),
+    (r"qk_norm\.temp$", _fill(1.0)),
+    (r"(position_bias|static_weight)$", _spread(0.5)),
+    # Routers: a small preference per expert, far below the spread of the scores.
+    (r"(e_score_correction_bias|expert_bias)$", _spread(0.05)),
+    (r"balancing_biases$", None),
+    # Residual streams.
+    (r"correct_output_scale$", _fill(1.0)),
+    (r"(attention_input|mlp_input|final_input)\.query$", lambda t, g: _normal(t, g, t.shape[-1] ** -0.5)),
+    (r"(_hc|hc_head)\.(hc_)?base$", _spread(0.5)),
+    # Scales at 1, or at 0 where the layer adds 1 itself: as constructed.
+    (r"(norm\w*|ln\w*)\.weight$", None),
+    (r"(scale|scalar|norm\d?)$", None),
+    # Biases.
+    (r"(norm\w*|ln\w*)\.bias$", _spread(0.05)),
+    (r"bias$", _spread(0.1)),
+)
