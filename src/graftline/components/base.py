@@ -35,6 +35,11 @@ class ReuseRule(ABC):
         """Whether every boundary needs all pages from the start, so that values leave from the tail only."""
         return False
 
+    @property
+    def holds_state(self) -> bool:
+        """Whether a value is one state at the end of a page, rather than the page's own tokens."""
+        return False
+
     def free_at_or_below(self, boundary_pages: int, page_tokens: int) -> int:
         """Deepest boundary at or below the given one that needs no page at all; 0 always is one."""
         for boundary in range(boundary_pages, 0, -1):

@@ -21,6 +21,11 @@ class Checkpoint(ReuseRule):
         """The last page before the boundary."""
         return max(0, boundary_pages - 1)
 
+    @property
+    def holds_state(self) -> bool:
+        """One state stands for the whole prefix before it."""
+        return True
+
     def free_at_or_below(self, boundary_pages: int, page_tokens: int) -> int:  # noqa: ARG002
         """Only the empty prefix needs no state."""
         return 0

@@ -27,22 +27,36 @@ def paged_attention(
     attention_mask: torch.Tensor | None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention of a packed step; returns (1, total_tokens, heads, value_dim), contiguous, and no weights."""
+    """Attention of a packed step; returns (1, total_tokens, heads, value_dim), contiguous, and no weights.
+
+    A mask given by the module is complete: only modules that run one row at a time are handed one.
+    """
     state: EngineState = getattr(module, ATTRIBUTE)
-    step = state.step
-    spans = step.components[state.attention_of(getattr(module, "layer_idx", None))].spans
+    spans = state.step.components[state.attention_of(getattr(module, "layer_idx", None))].spans
     scaling = options.get("scaling") or query.shape[-1] ** -0.5
+    softcap = options.get("softcap", getattr(module, "attn_logit_softcapping", None))
+    sinks = options.get("s_aux", options.get("sinks", getattr(module, "sinks", None)))
     parts = []
     for span in spans:
-        q = query[0, :, span.first_token : span.first_token + span.tokens]
+        q = _queries(query, span)
         k, v = (_of_span(x[0], span, len(spans)).unflatten(1, (span.rows, -1)).transpose(0, 1) for x in (key, value))
-        q = q.unflatten(1, (span.rows, span.row_tokens)).transpose(0, 1)
-        out = _attend(module, q, k, v, _mask(span, q, k, attention_mask, options), scaling, options)
+        mask = _mask(span, q, k, attention_mask, options)
+        if softcap or sinks is not None:
+            own_sinks = _queries(sinks, span) if sinks is not None and sinks.dim() == 4 else sinks
+            out = _attend_by_hand(q, k, v, mask, scaling, softcap, own_sinks)
+        else:
+            out = _attend(q, k, v, mask, scaling)
         parts.append(out.transpose(1, 2).reshape(1, span.tokens, *out.shape[1:2], out.shape[-1]))
     return (parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)).contiguous(), None
 
 
 AttentionInterface.register(NAME, paged_attention)
+
+
+def _queries(packed: torch.Tensor, span: KvSpan) -> torch.Tensor:
+    """The span's part of one entry per head and token: (1, heads, total_tokens, x) to (rows, heads, n, x)."""
+    part = packed[0, :, span.first_token : span.first_token + span.tokens]
+    return part.unflatten(1, (span.rows, span.row_tokens)).transpose(0, 1)
 
 
 def _of_span(kv: torch.Tensor, span: KvSpan, spans: int) -> torch.Tensor:
@@ -53,44 +67,37 @@ def _of_span(kv: torch.Tensor, span: KvSpan, spans: int) -> torch.Tensor:
 def _mask(
     span: KvSpan, query: torch.Tensor, key: torch.Tensor, given: torch.Tensor | None, options: dict[str, Any]
 ) -> torch.Tensor | bool:
-    """Additive mask of one span; True stands for the lower triangle, False for none at all.
-
-    A mask given by the module is complete: only modules that run one row at a time are handed one.
-    """
-    bias, indices = options.get("position_bias"), options.get("indices")
+    """Additive mask of one span; True stands for the lower triangle, False for none at all."""
+    profiles, indices = options.get("position_bias"), options.get("indices")
     mask: torch.Tensor | bool
     if given is not None:
         mask = given
     elif span.sees_all:
         mask = False
-    elif span.is_causal and bias is None:
+    elif span.is_causal and profiles is None:
         return True
     else:
         mask = span.mask(query.dtype)
-    if bias is not None:
+    if profiles is not None:  # see overrides/relative_bias.py
+        bias = _bias(_queries(profiles, span), span.distances())
         mask = bias if mask is False else bias + mask
     if indices is not None:  # tokens that an indexer has chosen, (1, queries, chosen)
         chosen = torch.full((1, query.shape[2], key.shape[2]), float("-inf"), dtype=query.dtype, device=query.device)
         mask = mask + chosen.scatter_(-1, indices.long(), 0.0)[:, None]
-    return mask
+    return mask.to(query.dtype) if isinstance(mask, torch.Tensor) else mask
+
+
+def _bias(profiles: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
+    """Bias of each query and key: the query's profile at their distance, 0 beyond its reach."""
+    reach = profiles.shape[-1]
+    index = distances.clamp(0, reach - 1).expand(-1, profiles.shape[1], -1, -1)
+    return profiles.gather(-1, index).masked_fill(distances >= reach, 0.0)
 
 
 def _attend(
-    module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | bool,
-    scaling: float,
-    options: dict[str, Any],
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | bool, scaling: float
 ) -> torch.Tensor:
     """One attention call: query (rows, heads, n, dim), key and value (rows, kv heads, kv, dim)."""
-    softcap = options.get("softcap", getattr(module, "attn_logit_softcapping", None))
-    sinks = options.get("s_aux", options.get("sinks", getattr(module, "sinks", None)))
-    if isinstance(mask, torch.Tensor):
-        mask = mask.to(query.dtype)
-    if softcap or sinks is not None:
-        return _attend_by_hand(query, key, value, mask, scaling, softcap, sinks)
     rows, heads, n, _ = query.shape
     kv_heads = key.shape[1]
     if n == 1 and heads != kv_heads and mask is not True:

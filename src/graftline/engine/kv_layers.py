@@ -40,11 +40,8 @@ class PagedLayer(CacheLayerMixin):  # type: ignore[misc]
         """Nothing to do: the pools exist before the first step."""
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """KV tokens of the row and the position of the first; asked by modules that run one row at a time."""
-        spans = self.state.step.components[self.component].spans
-        if len(spans) > 1 or spans[0].rows > 1:
-            return query_length, 0
-        return spans[0].row_kv, spans[0].key_starts[0]
+        """The new tokens only: masks are made by the attention function, which knows the rows."""
+        return query_length, 0
 
     def get_seq_length(self) -> int:
         """0: positions are always given, a packed row has no single length."""
@@ -115,18 +112,14 @@ class PagedCache(Cache):  # type: ignore[misc]
         """0, see `PagedLayer.get_seq_length`."""
         return 0
 
-    def get_query_offset(self, layer_idx: int = 0) -> int:  # noqa: ARG002
-        """Position of the first new token; asked by modules that run one row at a time."""
-        rows = self.state.step.rows
-        return rows[0].start if len(rows) == 1 else 0
+    def get_query_offset(self, layer_idx: int = 0) -> torch.Tensor:  # noqa: ARG002
+        """What to add to `arange(total_tokens)` to get the positions of the new tokens, shape (total_tokens,)."""
+        positions = self.state.step.positions[0]
+        return positions - torch.arange(len(positions), device=positions.device)
 
-    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:  # noqa: ARG002
         """See `PagedLayer.get_mask_sizes`."""
-        layer = self.layers[layer_idx]
-        sizes: tuple[int, int] = (query_length, 0)
-        if isinstance(layer, PagedLayer):
-            sizes = layer.get_mask_sizes(query_length)
-        return sizes
+        return query_length, 0
 
 
 def _make_layer(state: EngineState, plan: LayerPlan, special: Mapping[str, Callable[..., PagedLayer]]) -> Any:

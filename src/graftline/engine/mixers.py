@@ -16,16 +16,13 @@ import torch
 from transformers.cache_utils import LinearAttentionLayer
 
 from graftline.engine.batch import RowGroup
+from graftline.engine.inspection import names_used
 from graftline.engine.layouts import STATE
 from graftline.engine.slices import joined, tokens_of
 from graftline.engine.state import EngineState
 
-STATE_CALLS = (
-    "get_conv_state(",
-    "update_conv_state(",
-    "get_recurrent_state(",
-    "update_recurrent_state(",
-    "get_linear_cache(",
+STATE_CALLS = frozenset(
+    ("get_conv_state", "update_conv_state", "get_recurrent_state", "update_recurrent_state", "get_linear_cache")
 )
 CACHE_ARGUMENTS = ("past_key_values", "cache_params", "past_key_value", "cache")
 
@@ -119,23 +116,11 @@ def wrap_mixers(model: Any, state: EngineState) -> None:
 
 
 def _mixers(module: Any) -> Iterator[Any]:
-    if _calls_states(module):
+    if hasattr(module, "layer_idx") and names_used(module) & STATE_CALLS:
         yield module
     else:
         for child in module.children():
             yield from _mixers(child)
-
-
-def _calls_states(module: Any) -> bool:
-    """Whether the module's class, or a forward that was put on the instance, uses states of a cache."""
-    if not hasattr(module, "layer_idx"):
-        return False
-    sources = [*_model_classes(module), *(module.__dict__[name] for name in ("forward",) if name in module.__dict__)]
-    return any(call in inspect.getsource(source) for source in sources for call in STATE_CALLS)
-
-
-def _model_classes(module: Any) -> Iterator[type]:
-    return (cls for cls in type(module).__mro__ if cls.__module__.startswith("transformers.models."))
 
 
 def _grouped(forward: Callable[..., Any], index: int, state: EngineState) -> Callable[..., Any]:

@@ -50,6 +50,7 @@ class KvSpan:
     starts: torch.Tensor
     rule: ReuseRule
     _masks: dict[torch.dtype, torch.Tensor] = field(default_factory=dict)
+    _distances: torch.Tensor | None = None
 
     @property
     def tokens(self) -> int:
@@ -76,16 +77,28 @@ class KvSpan:
             self._masks[dtype] = self._make_mask(dtype)
         return self._masks[dtype]
 
-    def _make_mask(self, dtype: torch.dtype) -> torch.Tensor:
+    def distances(self) -> torch.Tensor:
+        """How far each query is behind each key, shape (rows, 1, row_tokens, row_kv), int64."""
+        if self._distances is None:
+            queries, keys = self._positions()
+            self._distances = (queries - keys)[:, None]
+        return self._distances
+
+    def _positions(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Absolute positions of queries, (rows, row_tokens, 1), and keys, (rows, 1, row_kv)."""
         device = self.starts.device
         keys = self.starts[0][:, None, None] + torch.arange(self.row_kv, device=device)
-        queries = (self.starts[1][:, None] + torch.arange(self.row_tokens, device=device))[:, :, None]
+        queries = self.starts[1][:, None] + torch.arange(self.row_tokens, device=device)
+        return queries[:, :, None], keys
+
+    def _make_mask(self, dtype: torch.dtype) -> torch.Tensor:
+        queries, keys = self._positions()
         visible = keys <= queries
         if isinstance(self.rule, Window):
             visible &= keys >= queries - self.rule.lookback_tokens
         elif isinstance(self.rule, Chunk):
             visible &= keys // self.rule.chunk_tokens == queries // self.rule.chunk_tokens
-        mask = torch.zeros(visible.shape, dtype=dtype, device=device)
+        mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
         return mask.masked_fill_(~visible, float("-inf"))[:, None]
 
 

@@ -1,8 +1,8 @@
 """Runs attention modules that can only take one sequence row by row, inside a packed step.
 
-Some modules ask the cache for one offset (relative position biases), choose tokens with an indexer, or keep
-compressed KV. For these the step is narrowed to one row at a time: the cache, the attention function and the
-modules inside then see a step of that row alone.
+Attention that chooses tokens with an indexer or keeps compressed KV looks at all keys of one sequence at a time.
+For its modules the step is narrowed to one row: the cache, the attention function and the modules inside then see
+a step of that row alone.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from graftline.engine.batch import PackedStep
+from graftline.engine.inspection import names_used
 from graftline.engine.layouts import KINDS
 from graftline.engine.reads import KvSpan
 from graftline.engine.slices import joined, tokens_of
 from graftline.engine.state import EngineState
 
-OFFSET_CALLS = ("get_query_offset(", "get_mask_sizes(")
 MASK_ARGUMENT = "attention_mask"
 
 
@@ -27,14 +27,11 @@ def wrap_segments(model: Any, state: EngineState) -> None:
     """Replace, on the instances, the forward of attention modules that need one row at a time."""
     for module in model.modules():
         index = getattr(module, "layer_idx", None)
-        if index is None or not hasattr(module, "forward"):
+        if index is None or index >= len(state.layout.layers):  # extra layers for multi-token prediction
             continue
-        source = inspect.getsource(type(module)) if type(module).__module__.startswith("transformers.") else ""
-        sparse = bool(KINDS[state.layout.layers[index].kind].sidecars)
-        if sparse and ".update(" in source:
-            module.forward = _row_by_row(module.forward, state, str(state.layout.layers[index].attention))
-        elif any(call in source for call in OFFSET_CALLS):
-            module.forward = _row_by_row(module.forward, state, None)
+        plan, names = state.layout.layers[index], names_used(module)
+        if KINDS[plan.kind].sidecars and {"update", "get_interface"} <= names:
+            module.forward = _row_by_row(module.forward, state, str(plan.attention))
 
 
 def rows_of(step: PackedStep, state: EngineState) -> list[PackedStep]:
@@ -47,14 +44,13 @@ def rows_of(step: PackedStep, state: EngineState) -> list[PackedStep]:
     return rows
 
 
-def _row_by_row(forward: Callable[..., Any], state: EngineState, masked: str | None) -> Callable[..., Any]:
-    """Forward that runs once per row; `masked` names the component whose mask the module wants to be given."""
+def _row_by_row(forward: Callable[..., Any], state: EngineState, component: str) -> Callable[..., Any]:
+    """Forward that runs once per row and is given the mask of `component`, which such modules add to."""
     signature = inspect.signature(forward)
     extra = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), "")
 
     def run(step: PackedStep, arguments: dict[str, Any]) -> Any:
-        if masked is not None:
-            arguments[MASK_ARGUMENT] = _mask(step, masked, arguments)
+        arguments[MASK_ARGUMENT] = _mask(step, component, arguments)
         state.current = step
         return forward(**arguments)
 

@@ -16,18 +16,31 @@ import hashlib
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from graftline.errors import ConfigError
+
+EMBEDDING_STD = 1.5
+"""Of an embedding as it enters the first layer. Larger, and layers hardly change the logits; smaller, and greedy
+text falls into short loops in families that normalise what a layer adds."""
 
 Rule = Callable[[Tensor, torch.Generator], Tensor]
 
 
-def initialise(model: nn.Module, seed: int) -> None:
-    """Overwrites every parameter and stored buffer of a model in place; scales of norms stay at their neutral value.
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the rules need to know of the whole model: its width, and what it multiplies embeddings by."""
+
+    hidden_size: int
+    embedding_scale: float
+
+
+def initialise(model: PreTrainedModel, seed: int) -> None:
+    """Overwrites every parameter and stored buffer in place; scales of norms stay at their neutral value.
 
     Values are drawn in float32 on the CPU and rounded once to the tensor's own dtype.
 
@@ -35,7 +48,10 @@ def initialise(model: nn.Module, seed: int) -> None:
         ConfigError: a parameter for which there is no rule.
     """
     modules = dict(model.named_modules())
-    hidden_size = model.config.get_text_config().hidden_size
+    facts = _Facts(
+        hidden_size=model.config.get_text_config().hidden_size,
+        embedding_scale=float(getattr(model.base_model, "normalizer", 1.0)),
+    )
     seen: set[int] = set()
     with torch.no_grad():
         for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
@@ -43,7 +59,7 @@ def initialise(model: nn.Module, seed: int) -> None:
                 continue  # one tensor under two names: an embedding tied to the head, or a shared block
             seen.add(id(tensor))
             owner = modules[name.rpartition(".")[0]]
-            values = _values(name, tensor.detach(), owner, hidden_size, _generator(name, seed))
+            values = _values(name, tensor.detach(), owner, facts, _generator(name, seed))
             if values is not None:
                 tensor.copy_(values)
 
@@ -54,47 +70,40 @@ def _generator(name: str, seed: int) -> torch.Generator:
 
 
 def _values(
-    name: str, tensor: Tensor, owner: nn.Module, hidden_size: int, generator: torch.Generator
+    name: str, tensor: Tensor, owner: nn.Module, facts: _Facts, generator: torch.Generator
 ) -> Tensor | None:
     """New values, or None where the constructor's constant is right."""
     if not tensor.is_floating_point():
         return _expert_table(tensor) if name.endswith("tid2eid") else None
     if isinstance(owner, nn.Embedding):
-        # Some families multiply embeddings on the way in; the product is to have a deviation of 1.
-        return _normal(tensor, generator, 1.0 / float(getattr(owner, "embed_scale", 1.0)))
-    if getattr(owner, "safe_gate", False):
-        for pattern, rule in _SAFE_GATE_RULES:
-            if re.search(pattern, name):
-                return rule(tensor, generator)
-    for pattern, named_rule in _RULES:
+        # Some families multiply embeddings on the way in; the product is what counts.
+        scale = float(getattr(owner, "embed_scale", facts.embedding_scale))
+        return _normal(tensor, generator, EMBEDDING_STD / scale)
+    rules = _SAFE_GATE_RULES + _RULES if getattr(owner, "safe_gate", False) else _RULES
+    for pattern, rule in rules:
         if re.search(pattern, name):
-            return named_rule(tensor, generator) if named_rule is not None else None
+            return rule(tensor, generator) if rule is not None else None
     if tensor.ndim < 2:
         raise ConfigError(
             f"no rule initialises '{name}' of {type(owner).__name__}", hint="add one to zoo/initialise.py"
         )
-    return _normal(tensor, generator, _fan_in(name, tensor, hidden_size) ** -0.5)
+    return _normal(tensor, generator, _fan_in(name, tensor, facts.hidden_size) ** -0.5)
 
 
 def _fan_in(name: str, tensor: Tensor, hidden_size: int) -> int:
-    """How many inputs add up in one output.
-
-    Experts are stored as [experts, out, in] by most families and as [experts, in, out] by some.
-    """
-    shape = tuple(tensor.shape)
-    if len(shape) == 3 and ".experts." in name or "shared_experts" in name and len(shape) == 3:
-        reads_hidden = "down_proj" not in name
-        if hidden_size in shape[1:]:
-            other = shape[1] if shape[2] == hidden_size else shape[2]
-            return hidden_size if reads_hidden else other
-        return shape[2]
-    if len(shape) == 3 and re.search(r"(x_proj|dt_proj)_weight$", name):
-        return shape[2]
-    if len(shape) == 3 and name.endswith("gate_weight"):
-        return shape[1]
+    """How many inputs add up in one output."""
+    shape = tuple(int(n) for n in tensor.shape)
     if name.endswith("rel_logits_proj.proj"):
         return shape[0]
-    return math.prod(shape[1:])
+    if len(shape) != 3:
+        return math.prod(shape[1:])
+    if re.search(r"(shared_)?experts\.", name) and hidden_size in shape[1:]:
+        # Stored as [experts, out, in] by most families and as [experts, in, out] by some.
+        other = shape[1] if shape[2] == hidden_size else shape[2]
+        return other if "down_proj" in name else hidden_size
+    if re.search(r"(x_proj|dt_proj)_weight$", name):
+        return shape[2]
+    return shape[1] if name.endswith("gate_weight") else math.prod(shape[1:])
 
 
 def _normal(tensor: Tensor, generator: torch.Generator, std: float) -> Tensor:
@@ -130,7 +139,7 @@ def _expert_table(tensor: Tensor) -> Tensor:
 _DECAY = _between(math.log(0.02), math.log(0.5))
 """Logarithm of a decay per unit of step; with steps near 1 half-lives lie between 1 and 35 tokens."""
 
-_SAFE_GATE_RULES: tuple[tuple[str, Rule], ...] = (
+_SAFE_GATE_RULES: tuple[tuple[str, Rule | None], ...] = (
     # Decay is exp(bound * sigmoid(...)) with a bound near -5, so the argument has to be well below 0.
     (r"A_log$", _fill(0.0)),
     (r"dt_bias$", _between(-5.0, -2.0)),

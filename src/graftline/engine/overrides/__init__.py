@@ -13,6 +13,7 @@ from graftline.engine.overrides.mamba1 import continue_scans
 from graftline.engine.overrides.minimax import minimax_cache_class
 from graftline.engine.overrides.qwen4_exp import full_positions
 from graftline.engine.overrides.recurrent_gemma import keep_state_in_cache
+from graftline.engine.overrides.relative_bias import bias_by_profile
 from graftline.engine.state import EngineState
 
 
@@ -25,6 +26,8 @@ def apply(model: Any, state: EngineState) -> None:
         clamp_single_steps(model)
     elif family == "recurrent_gemma":
         keep_state_in_cache(model)
+    elif family.startswith("inkling"):
+        bias_by_profile(model)
     elif family.startswith("qwen4_exp"):
         full_positions(model, state)
 

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from graftline.engine.overrides.rebind import calls, library_global, rebind_forward
+from graftline.engine.inspection import names_used
+from graftline.engine.overrides.rebind import library_global, rebind_forward
 
 UPDATE = "mamba2_selective_state_update"
 
@@ -20,7 +21,7 @@ UPDATE = "mamba2_selective_state_update"
 def clamp_single_steps(model: Any) -> None:
     """Let every Mamba-2 mixer of the model clamp dt in single steps too."""
     for module in model.modules():
-        if calls(module, UPDATE) and hasattr(module, "time_step_limit"):
+        if UPDATE in names_used(module) and hasattr(module, "time_step_limit"):
             _clamp_single_step(module)
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from graftline.engine.overrides.rebind import calls, library_global, rebind_forward
+from graftline.engine.inspection import names_used
+from graftline.engine.overrides.rebind import library_global, rebind_forward
 
 SCAN = "mamba_selective_scan"
 
@@ -23,7 +24,7 @@ SCAN = "mamba_selective_scan"
 def continue_scans(model: Any) -> None:
     """Let every Mamba-1 mixer of the model continue from its recurrent state."""
     for module in model.modules():
-        if calls(module, SCAN):
+        if SCAN in names_used(module):
             _continue_scan(module)
 
 

@@ -22,12 +22,6 @@ def rebind_forward(module: Any, **replacements: Callable[..., Any]) -> None:
     module.forward = MethodType(forward, module)
 
 
-def calls(module: Any, name: str) -> bool:
-    """Whether the forward of the module's class uses a global of that name."""
-    forward = inspect.unwrap(type(module).forward)
-    return isinstance(forward, FunctionType) and name in forward.__code__.co_names
-
-
 def library_global(module: Any, name: str) -> Callable[..., Any]:
     """The function that the forward of the module's class finds under that global name."""
     function: Callable[..., Any] = inspect.unwrap(type(module).forward).__globals__[name]

@@ -1,0 +1,273 @@
+"""HybridEngine: one model, one thread, many requests.
+
+The way of a request: `submit` queues it; the thread plans a step (`scheduler.py`), the runner computes
+it (`runner.py`), the cache keeps what is due (`cache/request.py`), the sampler chooses tokens, and each
+token goes to the caller's `on_event`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from graftline.cache import PrefixCache
+from graftline.engine.api import (
+    EngineInfo,
+    EngineStats,
+    FinishReason,
+    GenerationRequest,
+    PoolUse,
+    TokenEvent,
+)
+from graftline.engine.batch import Row
+from graftline.engine.config import EngineConfig
+from graftline.engine.runner import Runner
+from graftline.engine.sampler import check_sampling
+from graftline.engine.scheduler import Scheduler, Work
+from graftline.engine.sequence import Phase, Sequence
+from graftline.engine.sizes import slots_needed
+from graftline.errors import CapacityError, ConfigError
+
+logger = logging.getLogger("graftline.engine")
+
+
+class HybridEngine:
+    """Serves requests on a model with prefix reuse; see `graftline.engine.api.Engine`.
+
+    Use `graftline.engine.load_engine` to make one from a checkpoint.
+
+    Args:
+        runner: the model and its pools; owned from now on.
+        cache: the prefix cache over the runner's pools; owned from now on.
+        config: sizes.
+        info: what `info` shall say.
+        fingerprint: identity of the model, for namespaces.
+    """
+
+    def __init__(
+        self, runner: Runner, cache: PrefixCache, config: EngineConfig, info: EngineInfo, fingerprint: str
+    ) -> None:
+        self.info = info
+        self.cache = cache
+        self._runner = runner
+        self._config = config
+        self._scheduler = Scheduler(cache, config, fingerprint)
+        self._paged = [spec.name for spec in cache.components if not spec.rule.holds_state]
+        self._stateful = [spec.name for spec in cache.components if spec.rule.holds_state]
+        self._sequences: dict[int, Sequence] = {}
+        self._aborted: set[int] = set()
+        self._counts: Counter[str] = Counter()
+        self._outcomes: Counter[str] = Counter()
+        self._lost: Counter[tuple[str, str]] = Counter()
+        self._idents = 0
+        self._closing = False
+        self._broken: BaseException | None = None
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="graftline-engine", daemon=True)
+        self._thread.start()
+
+    # -- for any thread --------------------------------------------------------------------------
+
+    def submit(self, request: GenerationRequest, on_event: Callable[[TokenEvent], None]) -> int:
+        """Queues a request and returns its id; see `Engine.submit` for the errors."""
+        request = self._checked(request)
+        with self._changed:
+            if self._closing or self._broken:
+                raise ConfigError("the engine is closed", hint="start a new one")
+            if len(self._scheduler.waiting) >= self._config.max_waiting:
+                raise CapacityError(
+                    "queue", 1, 0, hint=f"{self._config.max_waiting} requests wait already; try again later"
+                )
+            self._idents += 1
+            sequence = Sequence(self._idents, request, on_event, self._idents)
+            self._sequences[sequence.ident] = sequence
+            self._scheduler.add(sequence)
+            self._changed.notify_all()
+            return sequence.ident
+
+    def abort(self, request_id: int) -> None:
+        """Ends a request early; it gets an event with `abort`. Unknown or ended ids are ignored."""
+        with self._changed:
+            if request_id in self._sequences:
+                self._aborted.add(request_id)
+                self._changed.notify_all()
+
+    def stats(self) -> EngineStats:
+        """Counters and sizes, a consistent snapshot between two steps."""
+        with self._changed:
+            return EngineStats(
+                running=len(self._scheduler.running),
+                waiting=len(self._scheduler.waiting),
+                prompt_tokens=self._counts["prompt"],
+                reused_tokens=self._counts["reused"],
+                computed_tokens=self._counts["prompt"] - self._counts["reused"],
+                generated_tokens=self._counts["generated"],
+                preemptions=self._scheduler.preemptions,
+                requests=dict(self._outcomes),
+                lost_tokens=dict(self._lost),
+                skipped_checkpoints=self.cache.skipped_checkpoints,
+                evicted_slots=dict(self.cache.evicted_slots),
+                pools=pool_uses(self.cache),
+            )
+
+    def clear_cache(self) -> int:
+        """Frees everything that no running request needs; returns how many slots."""
+        with self._changed:
+            return self.cache.clear()
+
+    def close(self) -> None:
+        """Aborts what runs and ends the thread. May be called twice."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # -- on the engine's thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except BaseException as error:
+            logger.exception("the engine stopped")
+            self._fail(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            with self._changed:
+                for sequence in list(self._sequences.values()):
+                    self._end(sequence, "abort")
+
+    def _turn(self) -> bool:
+        """One step; waits while there is nothing to do. False when the engine is to close."""
+        with self._changed:
+            while not self._closing and not self._aborted and not self._sequences:
+                self._changed.wait()
+            if self._closing:
+                return False
+            self._end_aborted()
+            plan = self._scheduler.plan()
+            self._count_admissions()
+            if not plan:
+                self._fail_stuck()
+                return True
+            rows = [self._row(work) for work in plan]
+        logits = self._runner.step(rows)
+        with self._changed:
+            for work, row_logits in zip(plan, logits, strict=True):
+                self._advance(work, row_logits)
+        return True
+
+    def _row(self, work: Work) -> Row:
+        cached = work.cached
+        return Row(
+            tokens=cached.tokens[work.start : work.end].astype(np.int64),
+            start=work.start,
+            tables={name: cached.table(name) for name in self._paged},
+            state_slot=cached.live_slot(self._stateful[0]) if self._stateful else None,
+        )
+
+    def _advance(self, work: Work, logits: torch.Tensor) -> None:
+        """Books a computed chunk, and samples when the last known token was computed."""
+        sequence = work.sequence
+        work.cached.advance(work.end)
+        if not work.samples:
+            return
+        sampled = sequence.choose(logits)
+        sampling = sequence.request.sampling
+        if sampled.token in sampling.stop_token_ids or (
+            not sampling.ignore_eos and sampled.token in self.info.eos_token_ids
+        ):
+            self._scheduler.end(sequence, keep=True)
+            self._end(sequence, "stop")
+            return
+        sequence.generated.append(sampled.token)
+        self._counts["generated"] += 1
+        if len(sequence.generated) == sampling.max_tokens:
+            self._scheduler.end(sequence, keep=True)
+            self._forget(sequence, "length")
+            sequence.tell(sampled, "length")
+            return
+        work.cached.append([sampled.token])
+        sequence.tell(sampled)
+
+    def _count_admissions(self) -> None:
+        for sequence in self._scheduler.running:
+            if sequence.reuse is not None and not sequence.counted:
+                sequence.counted = True
+                self._counts["prompt"] += sequence.reuse.prompt_tokens
+                self._counts["reused"] += sequence.reuse.reused_tokens
+                if sequence.reuse.lost_tokens:
+                    why = (sequence.reuse.limited_by, sequence.reuse.reason)
+                    self._lost[why] += sequence.reuse.lost_tokens
+
+    def _end_aborted(self) -> None:
+        for ident in self._aborted:
+            if ident in self._sequences:
+                self._end(self._sequences[ident], "abort")
+        self._aborted.clear()
+
+    def _fail_stuck(self) -> None:
+        """Nothing runs and the first waiting request finds no room: it never will (rule X-6)."""
+        if self._scheduler.running or not self._scheduler.waiting:
+            return
+        sequence = self._scheduler.waiting[0]
+        self._end(sequence, "error", "the pools cannot hold this request")
+
+    def _end(self, sequence: Sequence, reason: FinishReason, error: str = "") -> None:
+        """Takes a sequence out, wherever it is, and tells the caller."""
+        if sequence.phase is not Phase.ENDED:
+            self._scheduler.end(sequence, keep=False)
+        self._forget(sequence, reason)
+        sequence.tell(None, reason, error)
+
+    def _forget(self, sequence: Sequence, reason: str) -> None:
+        del self._sequences[sequence.ident]
+        self._outcomes[reason] += 1
+
+    def _fail(self, error: BaseException) -> None:
+        """The engine cannot go on: every request is told, and new ones are refused."""
+        with self._changed:
+            self._broken = error
+            for sequence in list(self._sequences.values()):
+                self._end(sequence, "error", f"the engine stopped: {type(error).__name__}")
+
+    def _checked(self, request: GenerationRequest) -> GenerationRequest:
+        """The request, or a `ConfigError` that says why it can never run (rule X-6)."""
+        tokens, sampling, info = request.tokens, request.sampling, self.info
+        check_sampling(sampling)
+        if len(tokens) == 0:
+            raise ConfigError("the prompt is empty", hint="give at least one token")
+        if int(tokens.max()) >= info.vocab_size:
+            raise ConfigError(f"token id {int(tokens.max())} is outside the vocabulary of {info.vocab_size}")
+        total = len(tokens) + sampling.max_tokens
+        if total > info.max_model_tokens:
+            raise ConfigError(
+                f"{len(tokens)} prompt tokens and {sampling.max_tokens} new ones are {total}, more than"
+                f" {info.max_model_tokens}",
+                hint="shorten the prompt or lower max_tokens",
+            )
+        for spec in self.cache.components:
+            need = slots_needed(spec.rule, info.page_tokens, total, self._config.chunk_tokens)
+            if need > spec.slots:
+                raise ConfigError(
+                    f"{total} tokens need {need} slots of '{spec.name}', its pool has {spec.slots}",
+                    hint="give more device memory, or ask for fewer tokens",
+                )
+        return replace(request, tokens=np.array(tokens, dtype=np.uint32))
+
+
+def pool_uses(cache: PrefixCache) -> tuple[PoolUse, ...]:
+    """Owners of all slots, with the bytes of one slot."""
+    bytes_of = {spec.name: spec.slot_bytes for spec in cache.components}
+    return tuple(
+        PoolUse(u.component, u.capacity, u.free, u.held, u.leased, u.private, bytes_of[u.component])
+        for u in cache.uses()
+    )

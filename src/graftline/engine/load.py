@@ -1,0 +1,118 @@
+"""From a checkpoint to a running engine."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from graftline.cache import PrefixCache
+from graftline.components import ComponentSpec
+from graftline.engine.api import EngineInfo
+from graftline.engine.config import EngineConfig
+from graftline.engine.engine import HybridEngine, pool_uses
+from graftline.engine.layouts import ModelLayout, plan_layout
+from graftline.engine.runner import Runner
+from graftline.engine.sizes import device_budget, share_out
+
+DEFAULT_MODEL_TOKENS = 8192
+
+
+def load_engine(path_or_name: str, config: EngineConfig | None = None) -> HybridEngine:
+    """Loads a checkpoint from a local folder or by its hub name, and starts an engine on it.
+
+    Raises:
+        UnsupportedModelError: the model cannot be served exactly (rule X-4).
+        ConfigError: settings that cannot work.
+        OSError: no checkpoint there.
+    """
+    config = config or EngineConfig()
+    dtype = config.dtype if config.dtype == "auto" else getattr(torch, config.dtype)
+    model = AutoModelForCausalLM.from_pretrained(path_or_name, dtype=dtype)
+    return start_engine(model, config)
+
+
+def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine:
+    """Starts an engine on a loaded model, which it takes over."""
+    config = config or EngineConfig()
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    layout = plan_layout(model.config)
+    device = pick_device(config.device)
+    page_tokens = math.lcm(config.page_tokens, layout.page_multiple)
+    longest = longest_sequence(layout, config)
+    rules = {plan.name: plan.rule for plan in layout.components}
+
+    def slots(slot_bytes: Mapping[str, int]) -> dict[str, int]:
+        budget = device_budget(config, device)
+        if set(config.slots) >= set(rules):
+            return dict(config.slots)
+        return {
+            **share_out(budget, slot_bytes, rules, config, page_tokens, longest),
+            **config.slots,
+        }
+
+    fingerprint = model_fingerprint(model)
+    runner = Runner(model, layout, page_tokens=page_tokens, slots=slots, device=device)
+    specs = [
+        ComponentSpec(
+            plan.name, plan.rule, runner.pools[plan.name].slots, plan.sidecars, runner.slot_bytes[plan.name]
+        )
+        for plan in layout.components
+    ]
+    cache = PrefixCache(specs, page_tokens=page_tokens, pools=runner.pools, core=config.core)
+    info = EngineInfo(
+        model_type=layout.model_type,
+        composition=" + ".join(f"{plan.name} ({plan.rule})" for plan in layout.components),
+        page_tokens=page_tokens,
+        max_model_tokens=longest,
+        vocab_size=runner.vocab_size,
+        eos_token_ids=eos_tokens(model),
+        dtype=str(model.dtype).removeprefix("torch."),
+        device=str(device),
+        core=cache.core.name,
+        pools=pool_uses(cache),
+    )
+    return HybridEngine(runner, cache, config, info, fingerprint)
+
+
+def pick_device(name: str) -> torch.device:
+    """The device asked for; `auto` takes CUDA where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)
+
+
+def longest_sequence(layout: ModelLayout, config: EngineConfig) -> int:
+    """Most tokens of a sequence: the model's limit, or the lower one that was set."""
+    limit = layout.max_model_tokens or DEFAULT_MODEL_TOKENS
+    return min(limit, config.max_model_tokens) if config.max_model_tokens else limit
+
+
+def eos_tokens(model: Any) -> tuple[int, ...]:
+    """Ids that end a text, from the generation settings or the config."""
+    ids = getattr(model.generation_config, "eos_token_id", None)
+    if ids is None:
+        ids = getattr(model.config.get_text_config(decoder=True), "eos_token_id", None)
+    if ids is None:
+        return ()
+    return tuple(ids) if isinstance(ids, list) else (int(ids),)
+
+
+def model_fingerprint(model: Any) -> str:
+    """Identity of a model for namespaces: its config, and every weight's name, shape, type and a sample.
+
+    The sample is up to 1,024 values spread evenly over each tensor: enough to tell apart different
+    trainings of one architecture, and cheap for large models.
+    """
+    digest = hashlib.sha256(model.config.to_json_string(use_diff=False).encode())
+    for name, weight in sorted(model.state_dict().items()):
+        flat = weight.detach().reshape(-1)
+        step = max(1, flat.numel() // 1024)
+        digest.update(f"{name}:{tuple(weight.shape)}:{weight.dtype}:".encode())
+        digest.update(flat[::step].to(torch.float64).cpu().numpy().tobytes())
+    return digest.hexdigest()
