@@ -37,7 +37,7 @@ def test_any_cut_of_one_sequence(family: str) -> None:
     tokens = prompt(1, LENGTHS[0])
     expected = reference(family, tuple(tokens))
     for chunks in ((len(tokens),), ODD_CHUNKS, (1,) * len(tokens)):
-        assert_equal(family, advance_all(runner, pools.sequence(tokens), chunks), expected)
+        assert_equal(advance_all(runner, pools.sequence(tokens), chunks), expected)
 
 
 @pytest.mark.parametrize("family", SERVED)
@@ -60,7 +60,7 @@ def test_rows_of_different_lengths_in_one_step(family: str) -> None:
         logits = advance(runner, [(sequences[i], n) for i, n in parts])
         for row, (i, _) in enumerate(parts):
             last = sequences[i].start - 1
-            assert_equal(family, logits[row], expected[i][last])
+            assert_equal(logits[row], expected[i][last])
     assert [sequence.start for sequence in sequences] == list(LENGTHS)
 
 
@@ -80,15 +80,15 @@ def test_sharing_a_prefix(family: str, page_tokens: int) -> None:
 
     child = pools.fork(parent, child_tokens, boundary, saved)
     logits = advance(runner, [(child, 3), (parent, 1)])
-    assert_equal(family, logits, _last_logits(family, child, parent))
+    assert_equal(logits, _last_logits(family, child, parent))
     logits = advance(runner, [(parent, 5), (child, 5)])
-    assert_equal(family, logits, _last_logits(family, parent, child))
+    assert_equal(logits, _last_logits(family, parent, child))
     for _ in range(4):
         logits = advance(runner, [(child, 1), (parent, 1)])
-        assert_equal(family, logits, _last_logits(family, child, parent))
+        assert_equal(logits, _last_logits(family, child, parent))
 
     late = pools.fork(parent, child_tokens, boundary, saved)
-    assert_equal(family, advance_all(runner, late, (17,)), reference(family, tuple(child_tokens))[boundary:])
+    assert_equal(advance_all(runner, late, (17,)), reference(family, tuple(child_tokens))[boundary:])
 
 
 def _last_logits(family: str, *sequences) -> torch.Tensor:

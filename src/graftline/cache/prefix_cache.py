@@ -81,6 +81,7 @@ class PrefixCache:
         *,
         namespace: Namespace | None = None,
         use_cache: bool = True,
+        marks: Sequence[int] = (),
     ) -> CachedRequest:
         """Starts a request: finds and protects the longest reusable prefix of its prompt.
 
@@ -90,15 +91,20 @@ class PrefixCache:
             tokens: the prompt, at least one token; one token at least is left to compute (rule M-3).
             namespace: what the prefix must share; the empty namespace by default.
             use_cache: False reuses nothing and keeps nothing.
+            marks: places in the prompt, in tokens, where others are expected to leave it, for example
+                the end of a system prompt; the last page boundary before each is kept (rule C-5).
 
         Raises:
-            ConfigError: an empty prompt or bad token ids.
+            ConfigError: an empty prompt, bad token ids, or a mark outside the prompt.
             CapacityError: no slot for the request's live state, though everything was evicted.
         """
         key = as_tokens(tokens)
         if len(key) == 0:
             raise ConfigError("a prompt needs at least one token")
-        return CachedRequest(self, key, namespace or Namespace(), use_cache)
+        for mark in marks:
+            if not 0 <= mark <= len(key):
+                raise ConfigError(f"mark {mark} is outside the prompt of {len(key)} tokens")
+        return CachedRequest(self, key, namespace or Namespace(), use_cache, marks)
 
     def allocate(self, component: str, count: int) -> Slots:
         """Takes slots for a request, evicting what must go.

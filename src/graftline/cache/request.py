@@ -41,7 +41,14 @@ class CachedRequest:
         computed_tokens: tokens whose values are in the request's pages and live states.
     """
 
-    def __init__(self, cache: PrefixCache, prompt: Tokens, namespace: Namespace, use_cache: bool) -> None:
+    def __init__(
+        self,
+        cache: PrefixCache,
+        prompt: Tokens,
+        namespace: Namespace,
+        use_cache: bool,
+        marks: Sequence[int],
+    ) -> None:
         self._cache = cache
         self._page = cache.page_tokens
         self._use_cache = use_cache
@@ -58,7 +65,7 @@ class CachedRequest:
         self._lease = cache.core.lease(self.match)
         self.reused_tokens = self._lease.boundary_tokens
         self.computed_tokens = self.reused_tokens
-        self._stops = self._plan_stops(len(prompt))
+        self._stops = self._plan_stops(len(prompt), marks)
         cache.open_requests += 1
         self._open = True
         try:
@@ -174,12 +181,12 @@ class CachedRequest:
         if not self._open:
             raise RequestEndedError("the request has ended", hint="begin a new one")
 
-    def _plan_stops(self, prompt_tokens: int) -> tuple[int, ...]:
+    def _plan_stops(self, prompt_tokens: int, marks: Sequence[int]) -> tuple[int, ...]:
         """Boundaries at which the prompt's computation pauses (rule C-5), ascending, at least one."""
         page = self._page
         replay = (prompt_tokens - 1) // page * page
         whole = prompt_tokens // page * page
-        wanted = {replay, whole, self.match.branch_tokens}
+        wanted = {replay, whole, self.match.branch_tokens, *(mark // page * page for mark in marks)}
         return tuple(sorted(stop for stop in wanted if stop > self.reused_tokens)) or (whole,)
 
     def _restore(self) -> None:

@@ -70,6 +70,7 @@ class GenerationRequest:
         session_id: who will come back; empty for nobody in particular.
         priority: larger runs first.
         use_cache: False computes the whole prompt and keeps nothing of it.
+        marks: places in the prompt where other prompts are expected to leave it (rule C-5).
     """
 
     tokens: Tokens
@@ -79,6 +80,7 @@ class GenerationRequest:
     session_id: str = ""
     priority: int = 0
     use_cache: bool = True
+    marks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

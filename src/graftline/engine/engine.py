@@ -247,6 +247,8 @@ class HybridEngine:
             raise ConfigError("the prompt is empty", hint="give at least one token")
         if int(tokens.max()) >= info.vocab_size:
             raise ConfigError(f"token id {int(tokens.max())} is outside the vocabulary of {info.vocab_size}")
+        if wrong := [mark for mark in request.marks if not 0 <= mark <= len(tokens)]:
+            raise ConfigError(f"mark {wrong[0]} is outside the prompt of {len(tokens)} tokens")
         total = len(tokens) + sampling.max_tokens
         if total > info.max_model_tokens:
             raise ConfigError(

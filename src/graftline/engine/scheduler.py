@@ -140,7 +140,9 @@ class Scheduler:
         namespace = Namespace(self._model, adapter=request.adapter, salt=request.salt)
         use_cache = request.use_cache and self._config.prefix_cache
         try:
-            cached = self._cache.begin(sequence.tokens, namespace=namespace, use_cache=use_cache)
+            cached = self._cache.begin(
+                sequence.tokens, namespace=namespace, use_cache=use_cache, marks=request.marks
+            )
         except CapacityError:
             return False
         if self.running and not self._fits(cached):

@@ -58,4 +58,14 @@ def _joined_tensors(parts: list[tuple[Any, Any]]) -> torch.Tensor | None:
         if not isinstance(item, torch.Tensor) or item.shape[:2] != (section.rows, section.row_tokens):
             return None
         packed.append(item.reshape(1, section.rows * section.row_tokens, *item.shape[2:]))
-    return packed[0] if len(packed) == 1 else torch.cat(packed, dim=1)
+    return packed[0] if len(packed) == 1 else torch.cat(_widened(packed), dim=1)
+
+
+def _widened(packed: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Tokens that an indexer has chosen, (1, n, chosen): short sequences have fewer, their first is repeated."""
+    widest = max(item.shape[-1] for item in packed)
+    if all(item.shape[-1] == widest for item in packed) or packed[0].is_floating_point():
+        return packed
+    return [
+        torch.cat([item, item[..., :1].expand(*item.shape[:-1], widest - item.shape[-1])], dim=-1) for item in packed
+    ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.utils import logging
 
 from graftline.zoo.families import ALL, FamilyInfo, find_family
 from graftline.zoo.initialise import initialise
@@ -59,7 +62,23 @@ def build_model(
         ConfigError: no family has that name.
     """
     config = build_config(family, sizes=sizes)
-    with torch.random.fork_rng(devices=[]):
-        model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
-    initialise(model, seed)
+    with torch.random.fork_rng(devices=[]), no_progress_bars():
+        model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        initialise(model, seed)
+        if dtype != torch.float32:
+            # Loading knows which parameters of a family stay in float32; a plain cast does not.
+            weights = model.state_dict()
+            model = type(model).from_pretrained(None, config=config, state_dict=weights, dtype=dtype)
     return model.eval()
+
+
+@contextlib.contextmanager
+def no_progress_bars() -> Iterator[None]:
+    """Turns off the library's progress bars for as long as the block runs."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

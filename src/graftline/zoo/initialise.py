@@ -25,8 +25,8 @@ from transformers import PreTrainedModel
 from graftline.errors import ConfigError
 
 EMBEDDING_STD = 1.5
-"""Of an embedding as it enters the first layer. Larger, and layers hardly change the logits; smaller, and greedy
-text falls into short loops in families that normalise what a layer adds."""
+"""Of an embedding as it enters the first layer. Larger, and layers hardly change the logits; smaller, and
+greedy text falls into short loops in families that normalise what a layer adds."""
 
 Rule = Callable[[Tensor, torch.Generator], Tensor]
 

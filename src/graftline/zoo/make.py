@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from graftline.errors import ConfigError
-from graftline.zoo.build import build_model
+from graftline.zoo.build import build_model, no_progress_bars
 from graftline.zoo.sizes import preset as preset_sizes
 from graftline.zoo.tokenizer import build_tokenizer
 
@@ -40,7 +40,7 @@ class _Target:
     replace: bool
 
 
-def make_model(  # noqa: PLR0913 - each is one plain choice of the caller
+def make_model(
     family: str,
     directory: str | os.PathLike[str],
     *,
@@ -76,8 +76,9 @@ def make_model(  # noqa: PLR0913 - each is one plain choice of the caller
     target.path.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.path.name}.", dir=target.path.parent))
     try:
-        model.save_pretrained(scratch, max_shard_size="100GB")
-        tokenizer.save_pretrained(scratch)
+        with no_progress_bars():
+            model.save_pretrained(scratch, max_shard_size="100GB")
+        tokenizer.save_pretrained(scratch, save_jinja_files=False)
         scratch.chmod(0o755)
         file_bytes = sum(file.stat().st_size for file in scratch.rglob("*") if file.is_file())
         _move_into_place(scratch, target)

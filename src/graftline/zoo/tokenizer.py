@@ -28,7 +28,9 @@ CHAT_TEMPLATE = """\
 {%- if content is string -%}{{- content -}}
 {%- elif content is iterable -%}
 {%- for part in content -%}
-{%- if part.type != 'text' -%}{{- raise_exception('content part of type ' ~ part.type ~ ': only text is known') -}}{%- endif -%}
+{%- if part.type != 'text' -%}
+{{- raise_exception('content part of type ' ~ part.type ~ ': only text is known') -}}
+{%- endif -%}
 {{- part.text -}}
 {%- endfor -%}
 {%- endif -%}
@@ -73,6 +75,9 @@ def build_tokenizer(vocab_size: int) -> PreTrainedTokenizerFast:
         pad_token=PAD,
         bos_token=BOS,
         eos_token=EOS,
+        # Never produced, as every byte has a token. A few families' own tokenizer classes, which the library
+        # puts in place of this one, would otherwise add an unknown token beyond the vocabulary.
+        unk_token=PAD,
         clean_up_tokenization_spaces=False,
     )
     tokenizer.chat_template = CHAT_TEMPLATE

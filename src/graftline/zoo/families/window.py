@@ -72,6 +72,8 @@ def _gpt_oss(s: Sizes) -> Settings:
         "num_local_experts": s.experts,
         "num_experts_per_tok": 2,
         "intermediate_size": s.expert_size,
+        # The released model stretches its positions for a length that these sizes do not have.
+        "rope_parameters": {"rope_type": "default", "rope_theta": 150000.0},
     }
 
 
