@@ -40,6 +40,7 @@ check: install
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_rules.py
 	$(BIN)/python scripts/check_sizes.py
+	$(BIN)/python scripts/models_page.py --check
 
 format: install
 	$(BIN)/ruff format .

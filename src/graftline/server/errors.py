@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -13,8 +11,6 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from graftline.errors import CapacityError, ConfigError
-
-logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 1
 """A full queue moves within a step or two of the engine."""
@@ -28,11 +24,10 @@ TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ApiError(Exception):
+class ApiError(HTTPException):
     """An answer that is an error.
 
-    Attributes:
+    Args:
         status: HTTP status.
         message: what was wrong, with the value and the way out.
         param: request field concerned, dotted, with indices in brackets.
@@ -40,20 +35,26 @@ class ApiError(Exception):
         headers: more headers of the answer.
     """
 
-    status: int
-    message: str
-    param: str | None = None
-    code: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, headers)
+        self.param = param
+        self.code = code
 
     def body(self) -> dict[str, Any]:
         """The JSON body: message, type, param and code under `error`."""
-        kind = TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        kind = TYPES.get(self.status_code, "invalid_request_error" if self.status_code < 500 else "server_error")
+        return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
 
     def response(self) -> JSONResponse:
         """The whole answer."""
-        return JSONResponse(self.body(), status_code=self.status, headers=dict(self.headers))
+        return JSONResponse(self.body(), status_code=self.status_code, headers=self.headers)
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:

@@ -1,0 +1,488 @@
+"""The oracle: what `docs/design.md` says, as brute force over one dictionary.
+
+    pages    (namespace, tokens up to the end of the page) -> Page
+
+There is no tree, no run, no counter and no order kept between calls. Whatever is asked is found again
+from the dictionary: a boundary is valid when the pages that it needs are there, a node is the set of
+pages with one label, the next page to leave is the least of all pages that may leave. The only thing
+that a page-wise world does not give by itself is where nodes end; rules T-2, T-3, L-1 and N-6 name
+those places, and `cut` marks them by relabelling the pages before the cut.
+
+Slow on purpose, and written from the rules, not from the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from differential.text import dump_text, page_event
+
+from graftline.components import ComponentSpec
+from graftline.errors import ConfigError, StaleHandleError
+from graftline.key import Namespace
+from graftline.plan import Event, Freed, Held, Insertion, Lease, Match, PoolStats, Tier, TreeStats, Vote
+from graftline.policies import EvictionPolicy, Lru, Usage
+
+Key = tuple[Namespace, tuple[int, ...]]
+Wanted = Callable[[Key], bool]
+
+
+@dataclass
+class Page:
+    """One cached page; `use` and `lost` are the same on all pages of a node."""
+
+    node: int
+    slots: dict[str, int] = field(default_factory=dict)
+    use: dict[str, Usage] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+
+
+@dataclass
+class LeaseNote:
+    """A lease that is out: its boundary, and the components that it still protects."""
+
+    end: Key
+    components: set[str]
+
+
+class Oracle:
+    """The operations of `TreeCore`, page by page."""
+
+    name = "oracle"
+
+    def __init__(
+        self,
+        specs: Sequence[ComponentSpec],
+        *,
+        page_tokens: int,
+        policy: EvictionPolicy | None = None,
+        record_events: bool = True,
+    ) -> None:
+        self.specs = tuple(specs)
+        self.page_tokens = page_tokens
+        self.names = [spec.name for spec in specs]
+        self.rules = {spec.name: spec.rule for spec in specs}
+        self.closed = [spec.name for spec in specs if spec.rule.prefix_closed]
+        self.policy = policy or Lru()
+        self.pages: dict[Key, Page] = {}
+        self.leases: dict[int, LeaseNote] = {}
+        self.events: list[Event] = []
+        self.clock = 0
+        self.last_label = 0
+        self.found: dict[str, Any] = {}  # what was found since the last change of a page
+
+    # -- places: what is where -----------------------------------------------------------------------
+
+    def pages_of(self, key: Key) -> int:
+        """A prefix's length in pages."""
+        return len(key[1]) // self.page_tokens
+
+    def prefix(self, key: Key, boundary: int) -> Key:
+        """The first `boundary` pages of a prefix."""
+        return key[0], key[1][: boundary * self.page_tokens]
+
+    def path(self, key: Key, first: int, end: int) -> list[Key]:
+        """Pages `first` to `end` of a prefix."""
+        return [self.prefix(key, page + 1) for page in range(first, end)]
+
+    def below(self, key: Key) -> list[Key]:
+        """Every page that lies deeper on a path through `key`."""
+        return [
+            k for k in self.pages if len(k[1]) > len(key[1]) and self.prefix(k, self.pages_of(key)) == key
+        ]
+
+    def by_label(self) -> dict[int, list[Key]]:
+        """Nodes by label, the pages of each shallow before deep."""
+        if "nodes" not in self.found:
+            nodes: dict[int, list[Key]] = {}
+            for key in sorted(self.pages, key=self.pages_of):
+                nodes.setdefault(self.pages[key].node, []).append(key)
+            self.found["nodes"] = nodes
+        return self.found["nodes"]
+
+    def nodes(self) -> list[list[Key]]:
+        """All nodes."""
+        return list(self.by_label().values())
+
+    def node(self, label: int) -> list[Key]:
+        """Pages of one node, shallow before deep; empty when it is gone."""
+        return self.by_label().get(label, [])
+
+    def nodes_on(self, key: Key) -> list[list[Key]]:
+        """Nodes that a prefix runs through, shallow before deep."""
+        labels = dict.fromkeys(self.pages[k].node for k in self.path(key, 0, self.pages_of(key)))
+        return [self.node(label) for label in labels]
+
+    def held_in(self, node: Iterable[Key], name: str) -> list[Key]:
+        """Pages of a node that a component holds."""
+        return [k for k in node if name in self.pages[k].slots]
+
+    def new_label(self) -> int:
+        """The label of a new node; never used twice (T-6)."""
+        self.last_label += 1
+        return self.last_label
+
+    def cut(self, key: Key) -> None:
+        """Ends a node at `key`; the handle stays with the deeper half (T-5)."""
+        if key not in self.pages:
+            return
+        node = self.node(self.pages[key].node)
+        if node[-1] == key:
+            return
+        label = self.new_label()
+        for k in node[: node.index(key) + 1]:
+            self.pages[k].node = label
+        self.found.clear()
+
+    # -- rules: where reuse is valid, what is alive, what is leased ----------------------------------
+
+    def needs(self, name: str, key: Key) -> list[Key]:
+        """Pages that the boundary at the end of `key` needs of a component."""
+        boundary = self.pages_of(key)
+        return self.path(key, self.rules[name].first_page(boundary, self.page_tokens), boundary)
+
+    def valid(self, key: Key, names: Iterable[str]) -> bool:
+        """R-1: all pages that the boundary needs are held."""
+        return all(
+            k in self.pages and name in self.pages[k].slots for name in names for k in self.needs(name, key)
+        )
+
+    def agreed(self) -> set[Key]:
+        """Every boundary that is valid for all components, by the page before it."""
+        if "agreed" not in self.found:
+            self.found["agreed"] = {key for key in self.pages if self.valid(key, self.names)}
+        return self.found["agreed"]
+
+    def deepest(self, key: Key, names: Sequence[str]) -> int:
+        """Deepest boundary along `key` that is valid for all the components named (M-2)."""
+        return next(b for b in range(self.pages_of(key), -1, -1) if self.valid(self.prefix(key, b), names))
+
+    def live_pages(self, node: list[Key], name: str) -> set[Key]:
+        """E-1: hull of the pages that the agreed boundaries in and below a node need."""
+        start, end = self.pages_of(node[0]) - 1, self.pages_of(node[-1])
+        first_page = self.rules[name].first_page
+        inside = [self.pages_of(k) for k in node if k in self.agreed()]
+        beneath = [self.pages_of(k) for k in self.below(node[-1]) if k in self.agreed()]
+        spans = []
+        if inside:
+            spans.append((max(start, first_page(min(inside), self.page_tokens)), max(inside)))
+        if beneath:
+            spans.append((max(start, first_page(min(beneath), self.page_tokens)), end))
+        spans = [(first, last) for first, last in spans if first < last]
+        if not spans:
+            return set()
+        hull = range(min(first for first, _ in spans), max(last for _, last in spans))
+        return {k for k in node if self.pages_of(k) - 1 in hull}
+
+    def leases_of(self, key: Key, name: str) -> list[Key]:
+        """Boundaries of the leases that protect a page for a component (L-1), held or not (L-2)."""
+        return [
+            note.end
+            for note in self.leases.values()
+            if name in note.components and key in self.needs(name, note.end)
+        ]
+
+    # -- match and lease ------------------------------------------------------------------------------
+
+    def match(self, namespace: Namespace, tokens: Sequence[int], limit_tokens: int | None = None) -> Match:
+        """M-1 to M-5."""
+        limit = len(tokens) if limit_tokens is None else min(limit_tokens, len(tokens))
+        offered: Key = (namespace, tuple(int(token) for token in tokens[:limit]))
+        known = 0
+        while known < self.pages_of(offered) and self.prefix(offered, known + 1) in self.pages:
+            known += 1
+        path = self.prefix(offered, known)
+        boundary = self.deepest(path, self.names)
+        own = {name: self.deepest(path, [name]) for name in self.names}
+        without = {name: self.deepest(path, [n for n in self.names if n != name]) for name in self.names}
+        limiting = self.limiting(boundary, known, own, without)
+        closed = [own[name] for name in self.closed]
+        branch = min(closed, default=known)
+        tokens_of = self.page_tokens
+        return Match(
+            namespace=namespace,
+            boundary_tokens=boundary * tokens_of,
+            path_tokens=known * tokens_of,
+            votes=tuple(Vote(n, own[n] * tokens_of, without[n] * tokens_of) for n in self.names),
+            limited_by=limiting,
+            lost_tokens=(known - boundary) * tokens_of,
+            reason=self.refusal(path, limiting, own, without) if limiting else "",
+            branch_tokens=branch * tokens_of if branch > boundary else 0,
+            node=self.pages[self.prefix(path, boundary)].node if boundary else 0,
+        )
+
+    def limiting(self, boundary: int, known: int, own: dict[str, int], without: dict[str, int]) -> str:
+        """M-4: without which component most would have been won, or which accepts least."""
+        if boundary == known:
+            return ""
+        if max(without.values()) > boundary:
+            return max(self.names, key=lambda name: without[name])
+        return min(self.names, key=lambda name: own[name])
+
+    def refusal(self, path: Key, name: str, own: dict[str, int], without: dict[str, int]) -> str:
+        """M-4: the reason."""
+        refused = without[name] if without[name] > own[name] else self.pages_of(path)
+        if any(name in self.pages[k].lost for k in self.needs(name, self.prefix(path, refused))):
+            return "evicted"
+        return self.rules[name].refusal
+
+    def lease(self, match: Match) -> Lease:
+        """L-1, P-1."""
+        boundary = match.boundary_tokens // self.page_tokens
+        if boundary == 0:
+            return self.grant((match.namespace, ()))
+        node = self.node(match.node)
+        end = self.prefix(node[-1], boundary) if node else (match.namespace, ())
+        if self.pages_of(end) < boundary or not self.valid(end, self.names):
+            raise StaleHandleError("outdated match")
+        self.cut(end)
+        granted = self.grant(end)
+        self.touch(end)
+        return granted
+
+    def grant(self, end: Key) -> Lease:
+        """A new lease at the end of a node."""
+        handle = self.new_label()
+        self.leases[handle] = LeaseNote(end, set(self.names))
+        return Lease(handle, len(end[1]), {name: self.reused(name, end) for name in self.names})
+
+    def reused(self, name: str, end: Key) -> Held:
+        """Needed pages up to the boundary, as far back as there is no gap."""
+        slots: list[int] = []
+        for k in reversed(self.needs(name, end)):
+            if name not in self.pages[k].slots:
+                break
+            slots.insert(0, self.pages[k].slots[name])
+        return Held(self.pages_of(end) - len(slots), np.array(slots, dtype=np.int32))
+
+    def note(self, lease: Lease) -> LeaseNote:
+        """The record of a lease that is out."""
+        if lease.handle not in self.leases:
+            raise StaleHandleError("lease was released")
+        return self.leases[lease.handle]
+
+    def release(self, lease: Lease) -> None:
+        """L-2."""
+        self.note(lease)
+        del self.leases[lease.handle]
+        self.tidy()
+
+    def release_components(self, lease: Lease, names: Sequence[str]) -> None:
+        """L-3."""
+        note = self.note(lease)
+        for name in names:
+            self.known_name(name)
+        note.components -= set(names)
+
+    def known_name(self, name: str) -> None:
+        """Refuses a component that is not there."""
+        if name not in self.names:
+            raise ConfigError(f"no component '{name}'")
+
+    def touch(self, end: Key, fresh: Mapping[str, set[Key]] | None = None) -> None:
+        """P-1: components in their order, shallow nodes before deep ones, a tick each."""
+        for name in self.names:
+            used = set(self.needs(name, end)) | (fresh or {}).get(name, set())
+            for node in self.nodes_on(end):
+                if used.intersection(self.held_in(node, name)):
+                    self.clock += 1
+                    use = Usage(self.clock, self.pages[node[0]].use.get(name, Usage()).uses + 1)
+                    use.rank = self.policy.rank(use)
+                    for k in node:
+                        self.pages[k].use[name] = use
+
+    # -- insert ---------------------------------------------------------------------------------------
+
+    def insert(
+        self,
+        lease: Lease,
+        tokens: Sequence[int],
+        values: Mapping[str, Sequence[Held]],
+        *,
+        move_lease: bool = False,
+    ) -> Insertion:
+        """N-1 to N-6."""
+        note = self.note(lease)
+        start = self.pages_of(note.end)
+        added = tuple(int(token) for token in tokens)
+        whole = len(added) // self.page_tokens * self.page_tokens
+        end: Key = (note.end[0], note.end[1] + added[:whole])
+        given = self.read_values(values, end, start)
+        new = [k for k in self.path(end, start, self.pages_of(end)) if k not in self.pages]
+        missing = [(name, k) for name in self.closed for k in new if k not in given[name]]
+        if missing:
+            raise ConfigError(f"missing {missing}")
+        if new:
+            self.cut(self.prefix(end, self.pages_of(new[0]) - 1))
+            label = self.new_label()
+            self.pages.update({k: Page(label) for k in new})
+            self.found.clear()
+        adopted, duplicates = {}, {}
+        for name in self.names:
+            mine = given[name]
+            adopted[name] = {k: slot for k, slot in mine.items() if name not in self.pages[k].slots}
+            duplicates[name] = {k: slot for k, slot in mine.items() if k not in adopted[name]}
+            self.adopt(name, adopted[name])
+        if move_lease:
+            self.cut(end)
+        self.touch(end, {name: set(taken) for name, taken in adopted.items()})
+        moved = self.grant(end) if move_lease else lease
+        if move_lease:
+            del self.leases[lease.handle]
+        self.tidy()
+        return Insertion(len(end[1]), len(new), self.as_runs(adopted), self.as_runs(duplicates), moved)
+
+    def read_values(
+        self, values: Mapping[str, Sequence[Held]], end: Key, start: int
+    ) -> dict[str, dict[Key, int]]:
+        """N-2: every page given, once each, inside the inserted path."""
+        given: dict[str, dict[Key, int]] = {name: {} for name in self.names}
+        for name, runs in values.items():
+            self.known_name(name)
+            for run in runs:
+                for page, slot in enumerate(run.slots, run.first_page):
+                    key = self.prefix(end, page + 1)
+                    if not start <= page < self.pages_of(end) or key in given[name]:
+                        raise ConfigError(f"page {page} of '{name}' lies outside or is given twice")
+                    given[name][key] = int(slot)
+        return given
+
+    def adopt(self, name: str, taken: Mapping[Key, int]) -> None:
+        """N-5, and T-3: a node in which the component would hold several runs is cut after each but the last."""
+        for key, slot in sorted(taken.items(), key=lambda item: len(item[0][1])):
+            self.pages[key].slots[name] = slot
+            self.events.append(page_event(self, "stored", name, key, ""))
+        self.found.clear()
+        for label in {self.pages[key].node for key in taken}:
+            held = self.held_in(self.node(label), name)
+            for here, following in zip(held, held[1:], strict=False):
+                if self.pages_of(following) > self.pages_of(here) + 1:
+                    self.cut(here)
+
+    def as_runs(self, pages: Mapping[str, Mapping[Key, int]]) -> dict[str, tuple[Held, ...]]:
+        """Pages as runs of one page each; the comparison joins runs."""
+        return {
+            name: tuple(
+                Held(self.pages_of(k) - 1, np.array([slot], dtype=np.int32)) for k, slot in given.items()
+            )
+            for name, given in pages.items()
+            if given
+        }
+
+    # -- evict ----------------------------------------------------------------------------------------
+
+    def evict(self, component: str, slots: int) -> Freed:
+        """E-2 to E-6: the least of all pages that may leave, again and again."""
+        if slots < 0:
+            raise ConfigError(f"cannot evict {slots} slots")
+        self.known_name(component)
+        left: list[tuple[str, int, str]] = []
+        for _ in range(slots):
+            candidates = [found for node in self.nodes() if (found := self.next_page(node, component))]
+            if not candidates:
+                break
+            _, key, reason = min(candidates)
+            if component in self.closed:
+                lost = [(n, "path evicted" if n not in self.closed else reason) for n in self.names]
+            else:
+                lost = [(component, reason)]
+            for name, why in lost:
+                left += self.remove(name, [key], why)
+            self.tidy()
+        return self.freed(left)
+
+    def next_page(self, node: list[Key], name: str) -> tuple[tuple[int, float, int, int], Key, str] | None:
+        """E-3, E-4: the page of a node that would leave next, with its place in the order (E-2, P-2)."""
+        run = self.held_in(node, name)
+        if not run:
+            return None
+        live = self.live_pages(node, name)
+        if name in self.closed:
+            if self.below(node[-1]) or node[-1] in {note.end for note in self.leases.values()}:
+                return None
+            page = run[-1]
+        elif run[0] not in live and not self.leases_of(run[0], name):
+            page = run[0]
+        elif run[-1] not in live and not self.leases_of(run[-1], name):
+            page = run[-1]
+        elif not self.leases_of(run[0], name):
+            page = run[0]
+        else:
+            return None
+        use = self.pages[page].use[name]
+        order = (int(page in live), use.rank, use.last_tick, self.pages_of(node[0]))
+        return order, page, "evicted" if page in live else "dead"
+
+    def remove(self, name: str, keys: Iterable[Key], reason: str) -> list[tuple[str, int, str]]:
+        """Takes a component's values off pages; the nodes remember that they lost some."""
+        left = []
+        for key in keys:
+            if name in self.pages[key].slots:
+                left.append((name, self.pages[key].slots.pop(name), reason))
+                self.events.append(page_event(self, "removed", name, key, reason))
+                for k in self.node(self.pages[key].node):
+                    self.pages[k].lost.add(name)
+        self.found.clear()
+        return left
+
+    def tidy(self) -> None:
+        """T-4, L-4: a page stays for a value on it, a page below it, or a lease that ends at it."""
+        ends = {note.end for note in self.leases.values()}
+        for key in sorted(self.pages, key=self.pages_of, reverse=True):
+            if not self.pages[key].slots and key not in ends and not self.below(key):
+                del self.pages[key]
+        self.found.clear()
+
+    def freed(self, left: list[tuple[str, int, str]]) -> Freed:
+        """The plan: slots in the order in which they left, and how many were of no use."""
+        slots = {n: np.array([s for name, s, _ in left if name == n], dtype=np.int32) for n in self.names}
+        dead = {
+            n: sum(name == n and why in ("dead", "path evicted") for name, _, why in left) for n in self.names
+        }
+        return Freed({n: s for n, s in slots.items() if len(s)}, {n: d for n, d in dead.items() if d})
+
+    def clear(self) -> Freed:
+        """E-7: a prefix-closed value stays on the path of a lease, any other where a lease protects it."""
+        paths = {k for note in self.leases.values() for k in self.path(note.end, 0, self.pages_of(note.end))}
+        left = []
+        for name in self.names:
+            free: Wanted = (
+                (lambda k: k not in paths)
+                if name in self.closed
+                else (lambda k, n=name: not self.leases_of(k, n))
+            )
+            left += self.remove(name, [k for k in self.pages if free(k)], "cleared")
+        self.tidy()
+        return self.freed(left)
+
+    # -- reports --------------------------------------------------------------------------------------
+
+    def take_events(self) -> list[Event]:
+        """V-1: one event a page here."""
+        events, self.events = self.events, []
+        return events
+
+    def roots(self) -> set[Namespace]:
+        """Namespaces with a page or a lease."""
+        return {key[0] for key in self.pages} | {note.end[0] for note in self.leases.values()}
+
+    def stats(self) -> TreeStats:
+        """L-5: counted by walking."""
+        nodes = self.nodes()
+        pools = []
+        for name in self.names:
+            held = self.held_in(self.pages, name)
+            leased = sum(bool(self.leases_of(k, name)) for k in held)
+            live = sum(len(self.live_pages(node, name).intersection(held)) for node in nodes)
+            pools.append(PoolStats(name, Tier.DEVICE, len(held), leased, len(held) - live))
+        return TreeStats(len(nodes) + len(self.roots()), len(self.leases), len(self.pages), tuple(pools))
+
+    def dump(self) -> str:
+        """D-1."""
+        return dump_text(self)
+
+    def check(self) -> None:
+        """Nothing is kept twice here, so nothing can contradict itself."""
