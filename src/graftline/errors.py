@@ -51,6 +51,10 @@ class StaleHandleError(GraftlineError):
     """A match or lease names something that is not there any more; match again."""
 
 
+class EngineClosedError(GraftlineError):
+    """The engine was closed, or it stopped after a fault; it takes no more requests."""
+
+
 class IntegrityError(GraftlineError):
     """The bookkeeping contradicts itself: a fault of graftline, never of the caller.
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from differential.text import dump_text, page_event
 
+from differential.text import dump_text, page_event
 from graftline.components import ComponentSpec
 from graftline.errors import ConfigError, StaleHandleError
 from graftline.key import Namespace
@@ -351,14 +352,14 @@ class Oracle:
         return given
 
     def adopt(self, name: str, taken: Mapping[Key, int]) -> None:
-        """N-5, and T-3: a node in which the component would hold several runs is cut after each but the last."""
+        """N-5, and T-3: where a component would hold several runs of a node, each but the last ends one."""
         for key, slot in sorted(taken.items(), key=lambda item: len(item[0][1])):
             self.pages[key].slots[name] = slot
             self.events.append(page_event(self, "stored", name, key, ""))
         self.found.clear()
         for label in {self.pages[key].node for key in taken}:
             held = self.held_in(self.node(label), name)
-            for here, following in zip(held, held[1:], strict=False):
+            for here, following in pairwise(held):
                 if self.pages_of(following) > self.pages_of(here) + 1:
                     self.cut(here)
 

@@ -1,4 +1,4 @@
-"""Drives a runner by hand in the tests of this folder: slots, tables, and the library's logits to compare with."""
+"""Drives a runner by hand: slots, tables, and the library's logits to compare with."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ REFUSED = ("rwkv", "xlstm")
 SERVED = [family for family in families() if family not in REFUSED]
 LENGTHS = (61, 47, 34)
 SLOTS = 160
-# Float32 sums depend on how a prompt is cut. Largest difference allowed, relative to the spread of the logits; the
-# worst family is at 5e-5.
+# Float32 sums depend on how a prompt is cut. Largest difference allowed, relative to the spread of the logits;
+# the worst family is at 5e-5.
 BOUND = 2e-4
 # A control must differ by far more than that.
 LARGE = 50 * BOUND
 
 
 @dataclass
-class Sequence_:
+class Running:
     """One sequence under way: its tokens, its tables, its state slot."""
 
     tokens: np.ndarray
@@ -54,16 +54,16 @@ class Pools:
     def take(self, name: str, count: int = 1) -> list[int]:
         return [self.free[name].pop() for _ in range(count)]
 
-    def sequence(self, tokens: np.ndarray) -> Sequence_:
+    def sequence(self, tokens: np.ndarray) -> Running:
         pages = -(-len(tokens) // self.runner.page_tokens)
         tables = {
             c.name: np.array(self.take(c.name, pages), dtype=np.int32)
             for c in self.runner.layout.components
             if c.name != STATE
         }
-        return Sequence_(tokens, tables, self.take(STATE)[0] if STATE in self.free else None)
+        return Running(tokens, tables, self.take(STATE)[0] if STATE in self.free else None)
 
-    def fork(self, parent: Sequence_, tokens: np.ndarray, boundary: int, saved: int | None) -> Sequence_:
+    def fork(self, parent: Running, tokens: np.ndarray, boundary: int, saved: int | None) -> Running:
         """A sequence that shares the parent's pages before `boundary`, just those that the rules ask for."""
         child, page = self.sequence(tokens), self.runner.page_tokens
         pages = boundary // page
@@ -76,7 +76,7 @@ class Pools:
         child.start = boundary
         return child
 
-    def save(self, sequence: Sequence_) -> int | None:
+    def save(self, sequence: Running) -> int | None:
         """A copy of the sequence's state in a slot of its own."""
         if sequence.state_slot is None:
             return None
@@ -120,7 +120,7 @@ def reference(family: str, tokens: tuple[int, ...]) -> torch.Tensor:
         return library_model(family)(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].float()
 
 
-def advance(runner: Runner, parts: Sequence[tuple[Sequence_, int]]) -> torch.Tensor:
+def advance(runner: Runner, parts: Sequence[tuple[Running, int]]) -> torch.Tensor:
     """One step with `n` more tokens of each sequence; logits of the last token of each."""
     rows = []
     for sequence, n in parts:
@@ -130,7 +130,7 @@ def advance(runner: Runner, parts: Sequence[tuple[Sequence_, int]]) -> torch.Ten
     return runner.step(rows)
 
 
-def advance_all(runner: Runner, sequence: Sequence_, chunks: Sequence[int]) -> torch.Tensor:
+def advance_all(runner: Runner, sequence: Running, chunks: Sequence[int]) -> torch.Tensor:
     """Run the sequence in chunks; logits of every token."""
     parts = []
     for n in chunks:

@@ -85,18 +85,10 @@ def test_compressed_kv_is_a_sidecar_of_full() -> None:
 def test_each_window_size_is_a_component_of_its_own() -> None:
     config = build_config("gemma3")
     sliding = [i for i, kind in enumerate(config.layer_types) if kind == "sliding_attention"]
-    config.per_layer_config = _with_windows(config, {sliding[0]: 4})
-    names = rules_of(config)
-    assert names["swa_4"] == Window(3)
-    assert names["swa_8"] == Window(7)
-
-
-def _with_windows(config, windows):
-    raise NotImplementedError
-
-
-def rules_of(config) -> dict[str, object]:
-    return {c.name: c.rule for c in plan_layout(config).components}
+    config.per_layer_config = {sliding[0]: {"sliding_window": 4}}
+    rules = {c.name: (c.rule, c.layers) for c in plan_layout(config).components}
+    assert rules["swa_4"] == (Window(3), (sliding[0],))
+    assert rules["swa_8"] == (Window(7), tuple(sliding[1:]))
 
 
 @pytest.mark.parametrize("family", REFUSED)

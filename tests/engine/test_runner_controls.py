@@ -35,12 +35,15 @@ def has(component: str) -> list[str]:
     return [
         family
         for family, layout in layouts.items()
-        if any(component == c.name or (component == "swa" and c.name.startswith("swa")) for c in layout.components)
+        if any(
+            component == c.name or (component == "swa" and c.name.startswith("swa"))
+            for c in layout.components
+        )
     ]
 
 
 def restored(family: str, page_tokens: int):
-    """A runner with a sequence that was computed to the boundary, forked there; and the expected next logits."""
+    """A sequence that was computed to the boundary and forked there, and the expected next logits."""
     runner, pools = make_runner(family, page_tokens)
     tokens = prompt(1, 40)
     parent = pools.sequence(tokens)
@@ -110,7 +113,7 @@ def advance_without_trace(runner: Runner, child) -> torch.Tensor:
 
 @pytest.mark.parametrize("family", ["gemma3", "qwen3_next", "inkling", "deepseek_v4", "dots3_note"])
 def test_a_step_changes_only_its_places(family: str) -> None:
-    """Outside the new tokens' places, the rest of a begun page and the row's state slot nothing is written."""
+    """Nothing but the new tokens' places, the rest of a begun page and the state slot is written."""
     runner, pools = make_runner(family, 4)
     for pool in runner.pools.values():
         for tensor in pool.tensors.values():
@@ -121,13 +124,19 @@ def test_a_step_changes_only_its_places(family: str) -> None:
     advance(runner, [(sequence, 7)])
     page = runner.page_tokens
     for name, tensors in before.items():
-        own = {sequence.state_slot} if name == STATE else set(sequence.tables[name][22 // page : 28 // page + 1])
+        own = (
+            {sequence.state_slot}
+            if name == STATE
+            else set(sequence.tables[name][22 // page : 28 // page + 1])
+        )
         others = [slot for slot in range(runner.pools[name].slots) if slot not in own]
         for key, tensor in tensors.items():
             assert torch.equal(runner.pools[name].tensors[key][others], tensor[others]), key
             if key.endswith((".key", ".value")):
                 first = sequence.tables[name][22 // page]
-                assert torch.equal(runner.pools[name].tensors[key][first, : 22 % page], tensor[first, : 22 % page])
+                assert torch.equal(
+                    runner.pools[name].tensors[key][first, : 22 % page], tensor[first, : 22 % page]
+                )
 
 
 def test_a_fresh_row_sees_nothing_of_its_slots_past() -> None:
@@ -166,7 +175,11 @@ def test_two_runners_in_one_process() -> None:
 def test_half_precision(family: str) -> None:
     """States keep the precision that the model computes them in; a restored prefix is equal bit for bit."""
     runner, pools = make_runner(family, 8, dtype=torch.bfloat16)
-    recurrent = [t for name, t in runner.pools[STATE].tensors.items() if "recurrent" in name] if STATE in runner.pools else []
+    recurrent = (
+        [t for name, t in runner.pools[STATE].tensors.items() if "recurrent" in name]
+        if STATE in runner.pools
+        else []
+    )
     assert all(tensor.dtype == torch.float32 for tensor in recurrent)
     tokens = prompt(3, 40)
     whole = pools.sequence(tokens)
@@ -231,8 +244,11 @@ def test_bad_arguments_are_named() -> None:
     row = Row(good.tokens, 0, good.tables, good.state_slot)
     holes = {name: np.where(np.arange(3) == 1, -1, table) for name, table in good.tables.items()}
     for wrong, message in (
-        (dataclasses.replace(row, tables=holes), "lacks one of pages 0 to 3"),
-        (dataclasses.replace(row, tables={n: t[:2] for n, t in good.tables.items()}), "lacks one of pages"),
+        (dataclasses.replace(row, tables=holes), "lacks one of the pages 0 to 3"),
+        (
+            dataclasses.replace(row, tables={n: t[:2] for n, t in good.tables.items()}),
+            "lacks one of the pages",
+        ),
         (dataclasses.replace(row, tokens=good.tokens[:0]), "no new tokens"),
         (dataclasses.replace(row, state_slot=None), "no state slot"),
         (dataclasses.replace(row, start=runner.layout.max_model_tokens), "serves at most"),

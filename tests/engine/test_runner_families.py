@@ -1,7 +1,7 @@
 """Every served family: packed steps give the logits of the library's plain forward, in every mode.
 
-The reference is one forward of the whole sequence without a cache. All pools start full of NaN and all slots are
-in random order, so reading a wrong or unwritten place shows. See `runner_support.BOUND` for the tolerance.
+The reference is one forward of the whole sequence without a cache. All pools start full of NaN and all slots
+are in random order, so reading a wrong or unwritten place shows. `runner_support.BOUND` is the tolerance.
 """
 
 from __future__ import annotations

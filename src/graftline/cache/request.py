@@ -60,6 +60,7 @@ class CachedRequest:
         self._live: dict[str, Slots] = {}
         self._kept: dict[str, Slots] = {}
         self._kept_boundary = 0
+        self._leaving: dict[str, Slots] = {}
         limit = len(prompt) - 1 if use_cache else 0
         self.match: Match = cache.core.match(namespace, prompt, limit)
         self._lease = cache.core.lease(self.match)
@@ -129,14 +130,16 @@ class CachedRequest:
         self._require_open()
         if not self.computed_tokens <= to_tokens <= self._count:
             raise ConfigError(
-                f"cannot advance to {to_tokens}: {self.computed_tokens} tokens are computed, {self._count} known"
+                f"cannot advance to {to_tokens}: {self.computed_tokens} tokens are computed,"
+                f" {self._count} known"
             )
         if to_tokens > self.next_stop():
             raise ConfigError(f"token {to_tokens} is past the stop at {self.next_stop()}")
         self.computed_tokens = to_tokens
         if to_tokens % self._page == 0 and self._use_cache:
             if to_tokens in self._stops:
-                self._keep(to_tokens, self._copy_states())
+                self._copy_states()
+                self._keep(to_tokens)
             elif to_tokens > self._stops[-1]:
                 self._keep_states(to_tokens)
         self._leave_behind()
@@ -147,9 +150,9 @@ class CachedRequest:
         boundary = self.computed_tokens // self._page * self._page
         try:
             if self._use_cache and boundary > self._lease.boundary_tokens:
-                states = self._kept if self._kept_boundary == boundary else {}
-                self._kept = {} if states else self._kept
-                self._keep(boundary, states)
+                if self._kept_boundary == boundary:
+                    self._leaving, self._kept = self._kept, {}
+                self._keep(boundary)
         finally:
             self.abort()
 
@@ -161,7 +164,7 @@ class CachedRequest:
         self._cache.open_requests -= 1
         for name, table in self._tables.items():
             self._cache.ledgers[name].give_back(table.drop_before(table.pages))
-        for states in (self._live, self._kept):
+        for states in (self._live, self._kept, self._leaving):
             for name, slots in states.items():
                 self._cache.ledgers[name].give_back(slots)
             states.clear()
@@ -201,17 +204,15 @@ class CachedRequest:
                 self._cache.pools[spec.name].copy(int(held.slots[-1]), self.live_slot(spec.name))
         self._cache.core.release_components(self._lease, [spec.name for spec in self._stateful])
 
-    def _copy_states(self) -> dict[str, Slots]:
-        """Copies of the live states in slots of their own; without those that get no slot (rule C-8)."""
-        copies: dict[str, Slots] = {}
+    def _copy_states(self) -> None:
+        """Copies the live states to slots that leave for the tree, less those that get no slot (rule C-8)."""
         for spec in self._stateful:
             try:
-                copies[spec.name] = self._cache.allocate(spec.name, 1)
+                self._leaving[spec.name] = self._cache.allocate(spec.name, 1)
             except CapacityError:
                 self._cache.skipped_checkpoints += 1
                 continue
-            self._cache.pools[spec.name].copy(self.live_slot(spec.name), int(copies[spec.name][0]))
-        return copies
+            self._cache.pools[spec.name].copy(self.live_slot(spec.name), int(self._leaving[spec.name][0]))
 
     def _keep_states(self, boundary: int) -> None:
         """Keeps the states of a page boundary inside the generated text, in place of the ones before."""
@@ -225,35 +226,36 @@ class CachedRequest:
             self._cache.pools[spec.name].copy(self.live_slot(spec.name), int(self._kept[spec.name][0]))
         self._kept_boundary = boundary
 
-    def _keep(self, boundary: int, states: dict[str, Slots]) -> None:
-        """Puts everything up to `boundary` into the tree and moves the lease there."""
+    def _keep(self, boundary: int) -> None:
+        """Puts everything up to `boundary` and the leaving states into the tree; moves the lease there."""
         start, end = self._lease.boundary_tokens // self._page, boundary // self._page
         values: dict[str, Sequence[Held]] = {}
         for spec in self._paged:
             first = max(start, spec.rule.first_page(end, self._page))
             runs = self._tables[spec.name].private(first, end)
             values[spec.name] = [Held(page, slots) for page, slots in runs]
-        for name, slots in states.items():
+        for name, slots in self._leaving.items():
             values[name] = [Held(end - 1, slots)]
         done = self._cache.core.insert(
             self._lease, self._tokens[start * self._page : boundary], values, move_lease=True
         )
         self._lease = done.lease
-        self._hand_over(done.adopted, states)
+        self._hand_over(done.adopted)
         self._take_over(start, end)
         names = [spec.name for spec in self._stateful]
         self._cache.core.release_components(self._lease, names)
 
-    def _hand_over(self, adopted: Mapping[str, Sequence[Held]], states: dict[str, Slots]) -> None:
+    def _hand_over(self, adopted: Mapping[str, Sequence[Held]]) -> None:
         """Books what the tree adopted; a state that it already had is given back."""
         for name, runs in adopted.items():
             for run in runs:
                 self._cache.ledgers[name].adopt(run.slots)
                 if name in self._tables:
                     self._tables[name].own[run.first_page : run.end_page] = False
-        for name, slots in states.items():
+        for name, slots in self._leaving.items():
             if name not in adopted:
                 self._cache.ledgers[name].give_back(slots)
+        self._leaving = {}
 
     def _take_over(self, start: int, end: int) -> None:
         """Gives back private copies of pages that the tree holds too, and reads the tree's (rule C-10)."""

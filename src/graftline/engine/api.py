@@ -155,6 +155,10 @@ class Engine(Protocol):
 
     info: EngineInfo
 
+    @property
+    def failed(self) -> bool:
+        """Whether the engine stopped after a fault; it cannot be used any more."""
+
     def submit(self, request: GenerationRequest, on_event: Callable[[TokenEvent], None]) -> int:
         """Queues a request and returns its id.
 
@@ -164,6 +168,7 @@ class Engine(Protocol):
             ConfigError: an empty prompt, a token id outside the vocabulary, bad sampling values, or
                 more tokens than the model or the pools can ever hold (rule X-6).
             CapacityError: the queue of waiting requests is full; try again later.
+            EngineClosedError: the engine was closed or stopped after a fault.
         """
 
     def abort(self, request_id: int) -> None:

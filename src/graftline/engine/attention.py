@@ -39,7 +39,10 @@ def paged_attention(
     parts = []
     for span in spans:
         q = _queries(query, span)
-        k, v = (_of_span(x[0], span, len(spans)).unflatten(1, (span.rows, -1)).transpose(0, 1) for x in (key, value))
+        k, v = (
+            _of_span(x[0], span, len(spans)).unflatten(1, (span.rows, -1)).transpose(0, 1)
+            for x in (key, value)
+        )
         mask = _mask(span, q, k, attention_mask, options)
         if softcap or sinks is not None:
             own_sinks = _queries(sinks, span) if sinks is not None and sinks.dim() == 4 else sinks
@@ -82,7 +85,9 @@ def _mask(
         bias = _bias(_queries(profiles, span), span.distances())
         mask = bias if mask is False else bias + mask
     if indices is not None:  # tokens that an indexer has chosen, (1, queries, chosen)
-        chosen = torch.full((1, query.shape[2], key.shape[2]), float("-inf"), dtype=query.dtype, device=query.device)
+        chosen = torch.full(
+            (1, query.shape[2], key.shape[2]), float("-inf"), dtype=query.dtype, device=query.device
+        )
         mask = mask + chosen.scatter_(-1, indices.long(), 0.0)[:, None]
     return mask.to(query.dtype) if isinstance(mask, torch.Tensor) else mask
 

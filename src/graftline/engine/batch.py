@@ -124,5 +124,7 @@ def to_device(arrays: Mapping[str, np.ndarray], device: torch.device) -> dict[st
     sizes = [len(array) for array in arrays.values()]
     joined = torch.from_numpy(np.concatenate(list(arrays.values())).astype(np.int64, copy=False))
     if device.type != "cpu":
-        joined = joined.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else joined.to(device)
+        joined = (
+            joined.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else joined.to(device)
+        )
     return dict(zip(arrays, joined.split(sizes), strict=True))

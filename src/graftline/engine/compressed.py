@@ -8,9 +8,9 @@ sliding-window KV, a layer keeps per page of `full`:
     overlap       what the page's last complete window hands on to the next window (CSA only)
 
 for its compressor and, in CSA layers, once more for the compressor of its indexer. Since page_tokens is a
-multiple of every rate, no window spans two pages: at a page boundary the tail is empty, the slots of the pages
-before it hold all that is needed, and a prefix is shared by sharing slots, as with plain KV. Within a page the
-tail makes any cut of the prompt into chunks give the same windows.
+multiple of every rate, no window spans two pages: at a page boundary the tail is empty, the slots of the
+pages before it hold all that is needed, and a prefix is shared by sharing slots, as with plain KV. Within a
+page the tail makes any cut of the prompt into chunks give the same windows.
 
 The layer runs one row at a time; the interface below is the one that the library's compressors call.
 """
@@ -70,7 +70,11 @@ class WindowPlaces:
         windows = np.arange(first, stop)
         slots = table[windows // per_page].astype(np.int64)
         handing = np.flatnonzero((windows % per_page == per_page - 1) | (windows == stop - 1))
-        arrays = {"places": slots * per_page + windows % per_page, "handing": handing, "slots": slots[handing]}
+        arrays = {
+            "places": slots * per_page + windows % per_page,
+            "handing": handing,
+            "slots": slots[handing],
+        }
         index = to_device(arrays, device)
         return cls(
             first=first,
@@ -115,8 +119,8 @@ class CompressedLayer(PagedLayer):
     ) -> tuple[torch.Tensor, torch.Tensor, int]:
         """Join the tail with the new tokens' projections, (1, n, width), and keep the new tail.
 
-        Returns the projections of all windows that are complete now, (1, windows * rate, width) twice, and the
-        position where the first of them begins.
+        Returns the projections of all windows that are complete now, (1, windows * rate, width) twice, and
+        the position where the first of them begins.
         """
         places, out = self._places(), []
         for part, new in (("tail_kv", kv), ("tail_gate", gate)):
@@ -125,11 +129,11 @@ class CompressedLayer(PagedLayer):
                 out.append(new[:, : places.stop * self.rate])
                 continue
             pool = self._pool(f"{name}.{part}")
-            if places.tail_tokens:
-                new = torch.cat([pool[places.tail_slot, : places.tail_tokens][None], new], dim=1)
+            tail = pool[places.tail_slot, : places.tail_tokens][None]
+            joined = torch.cat([tail, new], dim=1) if places.tail_tokens else new
             complete = (places.stop - places.first) * self.rate
-            pool[places.next_tail_slot, : places.next_tail_tokens].copy_(new[0, complete:])
-            out.append(new[:, :complete])
+            pool[places.next_tail_slot, : places.next_tail_tokens].copy_(joined[0, complete:])
+            out.append(joined[:, :complete])
         return out[0], out[1], places.first * self.rate
 
     def update_compressor_states(self, name: str, compressed: torch.Tensor) -> torch.Tensor:
@@ -152,10 +156,11 @@ class CompressedLayer(PagedLayer):
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Keep what the new windows, (1, windows, rate, 2 * head_dim), hand on; return what the first gets.
 
-        Returns the first half of the projections of the window before, (1, rate, head_dim) twice, or None twice
-        at the start of a sequence.
+        Returns the first half of the projections of the window before, (1, rate, head_dim) twice, or None
+        twice at the start of a sequence.
         """
-        places, out = self._places(), []
+        places = self._places()
+        out: list[torch.Tensor | None] = []
         for part, chunk in (("overlap_kv", chunk_kv), ("overlap_gate", chunk_gate)):
             first_half = chunk[0, :, :, :head_dim]
             if self.state.recording:

@@ -28,11 +28,12 @@ from graftline.engine.api import (
 from graftline.engine.batch import Row
 from graftline.engine.config import EngineConfig
 from graftline.engine.runner import Runner
-from graftline.engine.sampler import check_sampling
+from graftline.engine.sampler import Sampled, check_sampling
 from graftline.engine.scheduler import Scheduler, Work
 from graftline.engine.sequence import Phase, Sequence
 from graftline.engine.sizes import slots_needed
-from graftline.errors import CapacityError, ConfigError
+from graftline.errors import CapacityError, ConfigError, EngineClosedError
+from graftline.key import as_tokens
 
 logger = logging.getLogger("graftline.engine")
 
@@ -74,12 +75,17 @@ class HybridEngine:
 
     # -- for any thread --------------------------------------------------------------------------
 
+    @property
+    def failed(self) -> bool:
+        """Whether the engine stopped after a fault."""
+        return self._broken is not None
+
     def submit(self, request: GenerationRequest, on_event: Callable[[TokenEvent], None]) -> int:
         """Queues a request and returns its id; see `Engine.submit` for the errors."""
         request = self._checked(request)
         with self._changed:
             if self._closing or self._broken:
-                raise ConfigError("the engine is closed", hint="start a new one")
+                raise EngineClosedError("the engine takes no more requests", hint="start a new one")
             if len(self._scheduler.waiting) >= self._config.max_waiting:
                 raise CapacityError(
                     "queue", 1, 0, hint=f"{self._config.max_waiting} requests wait already; try again later"
@@ -193,10 +199,10 @@ class HybridEngine:
         if len(sequence.generated) == sampling.max_tokens:
             self._scheduler.end(sequence, keep=True)
             self._forget(sequence, "length")
-            sequence.tell(sampled, "length")
+            self._tell(sequence, sampled, "length")
             return
         work.cached.append([sampled.token])
-        sequence.tell(sampled)
+        self._tell(sequence, sampled)
 
     def _count_admissions(self) -> None:
         for sequence in self._scheduler.running:
@@ -209,10 +215,10 @@ class HybridEngine:
                     self._lost[why] += sequence.reuse.lost_tokens
 
     def _end_aborted(self) -> None:
-        for ident in self._aborted:
+        while self._aborted:  # a callback may abort others
+            ident = self._aborted.pop()
             if ident in self._sequences:
                 self._end(self._sequences[ident], "abort")
-        self._aborted.clear()
 
     def _fail_stuck(self) -> None:
         """Nothing runs and the first waiting request finds no room: it never will (rule X-6)."""
@@ -226,7 +232,17 @@ class HybridEngine:
         if sequence.phase is not Phase.ENDED:
             self._scheduler.end(sequence, keep=False)
         self._forget(sequence, reason)
-        sequence.tell(None, reason, error)
+        self._tell(sequence, None, reason, error)
+
+    def _tell(
+        self, sequence: Sequence, token: Sampled | None, reason: FinishReason | None = None, error: str = ""
+    ) -> None:
+        """Gives the caller an event; a caller that fails loses its own request and no other."""
+        try:
+            sequence.tell(token, reason, error)
+        except Exception:
+            logger.exception("the callback of request %d failed, the request is aborted", sequence.ident)
+            self.abort(sequence.ident)
 
     def _forget(self, sequence: Sequence, reason: str) -> None:
         del self._sequences[sequence.ident]
@@ -241,7 +257,7 @@ class HybridEngine:
 
     def _checked(self, request: GenerationRequest) -> GenerationRequest:
         """The request, or a `ConfigError` that says why it can never run (rule X-6)."""
-        tokens, sampling, info = request.tokens, request.sampling, self.info
+        tokens, sampling, info = as_tokens(request.tokens), request.sampling, self.info
         check_sampling(sampling)
         if len(tokens) == 0:
             raise ConfigError("the prompt is empty", hint="give at least one token")
@@ -263,7 +279,7 @@ class HybridEngine:
                     f"{total} tokens need {need} slots of '{spec.name}', its pool has {spec.slots}",
                     hint="give more device memory, or ask for fewer tokens",
                 )
-        return replace(request, tokens=np.array(tokens, dtype=np.uint32))
+        return replace(request, tokens=tokens.copy())
 
 
 def pool_uses(cache: PrefixCache) -> tuple[PoolUse, ...]:

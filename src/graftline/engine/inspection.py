@@ -1,4 +1,7 @@
-"""What names the methods of a module use: how the library's modules talk to their cache, without running them."""
+"""What names the methods of a module use.
+
+Tells how the library's modules talk to their cache without running them.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,16 @@ from typing import Any
 
 
 def names_used(module: Any) -> frozenset[str]:
-    """Names of attributes and globals in the methods of the module's class and in a forward put on the instance."""
-    names = names_of_class(type(module))
+    """Names in the methods of the module's class and in a forward that was put on the instance."""
+    cls: type[object] = type(module)
+    names = names_of_class(cls)
     if (own := module.__dict__.get("forward")) is not None:
         names |= names_of_function(own)
     return names
 
 
 @cache
-def names_of_class(cls: type) -> frozenset[str]:
+def names_of_class(cls: type[object]) -> frozenset[str]:
     """Names in the methods of a class and of those of its bases that belong to a model of the library."""
     names: set[str] = set()
     for base in cls.__mro__:

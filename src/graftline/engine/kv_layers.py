@@ -101,7 +101,7 @@ class PagedCache(Cache):  # type: ignore[misc]
         self.state = state
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store and gather KV of one layer; the library's argument names are part of the interface."""
         self.state.step.last_layer = layer_idx
@@ -113,7 +113,7 @@ class PagedCache(Cache):  # type: ignore[misc]
         return 0
 
     def get_query_offset(self, layer_idx: int = 0) -> torch.Tensor:  # noqa: ARG002
-        """What to add to `arange(total_tokens)` to get the positions of the new tokens, shape (total_tokens,)."""
+        """Positions of the new tokens less their places in the packed row, shape (total_tokens,)."""
         positions = self.state.step.positions[0]
         return positions - torch.arange(len(positions), device=positions.device)
 
@@ -126,7 +126,9 @@ def _make_layer(state: EngineState, plan: LayerPlan, special: Mapping[str, Calla
     stores = plan.attention is not None and plan.index in state.layout.component(plan.attention).layers
     if not stores:
         return DummyLayer()
-    usual: Callable[..., PagedLayer] = IndexedLayer if "indexer_key" in KINDS[plan.kind].sidecars else PagedLayer
+    usual: Callable[..., PagedLayer] = (
+        IndexedLayer if "indexer_key" in KINDS[plan.kind].sidecars else PagedLayer
+    )
     return special.get(plan.kind, usual)(state, plan.index, str(plan.attention))
 
 

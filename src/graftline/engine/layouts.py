@@ -170,7 +170,9 @@ def _plan_layer(
     window = chunk = None
     attention = kind.attention
     if attention == WINDOW:
-        window = details.get("sliding_window") or getattr(text.per_layer_config[index], "sliding_window", None)
+        window = details.get("sliding_window") or getattr(
+            text.per_layer_config[index], "sliding_window", None
+        )
         if not window:
             raise UnsupportedModelError(text.model_type, "the size of its window is not given", index)
         attention = f"{WINDOW}_{window}" if many_windows else WINDOW
@@ -197,7 +199,8 @@ def _components(
             sidecars.setdefault(FULL, []).append(f"{layer.index}.{name}")
     order = sorted(rules, key=lambda name: (name == STATE, name == CHUNK, name != FULL, name))
     return tuple(
-        ComponentPlan(name, rules[name], tuple(members[name]), tuple(sidecars.get(name, ()))) for name in order
+        ComponentPlan(name, rules[name], tuple(members[name]), tuple(sidecars.get(name, ())))
+        for name in order
     )
 
 
@@ -224,7 +227,9 @@ def _max_model_tokens(text: Any) -> int | None:
         if rope.get("rope_type", rope.get("type")) in LENGTH_DEPENDENT_ROPE:
             original = rope.get("original_max_position_embeddings") or declared
             if not original:
-                reason = "its rotary frequencies depend on the length of the sequence, without a constant range"
+                reason = (
+                    "its rotary frequencies depend on the length of the sequence, without a constant range"
+                )
                 raise UnsupportedModelError(text.model_type, reason)
             limits.append(int(original))
     return min(limits, default=None)

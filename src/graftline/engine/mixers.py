@@ -22,7 +22,13 @@ from graftline.engine.slices import joined, tokens_of
 from graftline.engine.state import EngineState
 
 STATE_CALLS = frozenset(
-    ("get_conv_state", "update_conv_state", "get_recurrent_state", "update_recurrent_state", "get_linear_cache")
+    (
+        "get_conv_state",
+        "update_conv_state",
+        "get_recurrent_state",
+        "update_recurrent_state",
+        "get_linear_cache",
+    )
 )
 CACHE_ARGUMENTS = ("past_key_values", "cache_params", "past_key_value", "cache")
 
@@ -65,7 +71,10 @@ class GroupStates:
     def finish(self) -> None:
         """Bring the states of several rows back to their slots; note the shapes while recording."""
         if self.state.recording:
-            for kind, states in (("conv", self.store.conv_states), ("recurrent", self.store.recurrent_states)):
+            for kind, states in (
+                ("conv", self.store.conv_states),
+                ("recurrent", self.store.recurrent_states),
+            ):
                 for number, rows in states.items():
                     self.state.record(STATE, f"{self.index}.{kind}{number}", rows.shape[1:], rows.dtype)
         elif self.group.rows > 1:
@@ -85,16 +94,26 @@ class GroupStates:
         return layer.recurrent_states[state_idx] if layer.has_previous_state[state_idx] else None
 
     def update_conv_state(
-        self, conv_states: torch.Tensor, layer_idx: int, state_idx: int = 0, **kwargs: Any  # noqa: ARG002
+        self,
+        conv_states: torch.Tensor,
+        layer_idx: int,  # noqa: ARG002
+        state_idx: int = 0,
+        **kwargs: Any,
     ) -> torch.Tensor:
         """Append to the convolution state; returns what is held and the new columns, concatenated."""
         return self._layer("conv", state_idx).update_conv_state(conv_states, state_idx, **kwargs)
 
     def update_recurrent_state(
-        self, recurrent_states: torch.Tensor, layer_idx: int, state_idx: int = 0, **kwargs: Any  # noqa: ARG002
+        self,
+        recurrent_states: torch.Tensor,
+        layer_idx: int,  # noqa: ARG002
+        state_idx: int = 0,
+        **kwargs: Any,
     ) -> torch.Tensor:
         """Replace the recurrent state."""
-        return self._layer("recurrent", state_idx).update_recurrent_state(recurrent_states, state_idx, **kwargs)
+        return self._layer("recurrent", state_idx).update_recurrent_state(
+            recurrent_states, state_idx, **kwargs
+        )
 
     def is_recording_past(self, layer_idx: int) -> bool:  # noqa: ARG002
         """False: steps are never rolled back."""

@@ -13,6 +13,7 @@ from graftline.engine.mixers import wrap_mixers
 from graftline.engine.segments import wrap_segments
 from graftline.engine.state import ATTRIBUTE, EngineState
 
+
 def patch_model(model: Any, state: EngineState) -> PagedCache:
     """Make the instance run packed steps only; returns the cache to call it with.
 

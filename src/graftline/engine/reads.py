@@ -137,7 +137,12 @@ class ComponentReads:
     """
 
     def __init__(
-        self, name: str, rule: ReuseRule, page_tokens: int, rows: Sequence[Row], runs: Sequence[tuple[int, int]]
+        self,
+        name: str,
+        rule: ReuseRule,
+        page_tokens: int,
+        rows: Sequence[Row],
+        runs: Sequence[tuple[int, int]],
     ) -> None:
         self.rule = rule
         self.page_tokens = page_tokens
@@ -195,7 +200,8 @@ class ComponentReads:
         pages = table[first:stop]
         if len(pages) < stop - first or pages.min() < 0:
             raise ConfigError(
-                f"component '{name}': a row of tokens {row.start} to {row.end} lacks one of pages {first} to {stop}",
+                f"component '{name}': a row of tokens {row.start} to {row.end} lacks one of the pages "
+                f"{first} to {stop}",
                 hint="give a slot for every page that the rule needs and for every new token",
             )
         return pages

@@ -29,7 +29,7 @@ class Runner:
     """One model with its pools.
 
     Args:
-        model: a causal model of the library; the runner takes it over and it cannot be called directly any more.
+        model: a causal model of the library; the runner takes it over, it cannot be called directly any more.
         layout: what `plan_layout` says of its configuration.
         page_tokens: tokens of a page, a multiple of `layout.page_multiple`.
         slots: slots per component, or a function that gets the bytes of one slot per component and
@@ -42,7 +42,13 @@ class Runner:
     """
 
     def __init__(
-        self, model: Any, layout: ModelLayout, *, page_tokens: int, slots: SlotCounts, device: torch.device | str
+        self,
+        model: Any,
+        layout: ModelLayout,
+        *,
+        page_tokens: int,
+        slots: SlotCounts,
+        device: torch.device | str,
     ) -> None:
         if page_tokens < 1 or page_tokens % layout.page_multiple:
             raise ConfigError(
@@ -133,7 +139,9 @@ class Runner:
         counts = slots if isinstance(slots, Mapping) else slots(self.slot_bytes)
         names = [component.name for component in self.layout.components]
         if missing := [name for name in names if name not in counts]:
-            raise ConfigError(f"no slot count for {', '.join(missing)}", hint=f"components: {', '.join(names)}")
+            raise ConfigError(
+                f"no slot count for {', '.join(missing)}", hint=f"components: {', '.join(names)}"
+            )
         return {
             name: ComponentPool(name, counts[name], self._state.specs[name], self.device) for name in names
         }

@@ -72,7 +72,9 @@ class Sampler:
 
     def _draw(self, logits: torch.Tensor) -> int:
         params = self._params
-        ordered, tokens = torch.sort(logits / params.temperature, descending=True, stable=True)
+        # Relative to the largest, in double precision: no positive temperature can overflow or divide by 0.
+        scaled = (logits - logits.max()).double() / params.temperature
+        ordered, tokens = torch.sort(scaled, descending=True, stable=True)
         chances = torch.softmax(ordered, dim=-1)
         before = torch.cumsum(chances, dim=-1) - chances
         keep = (before < params.top_p) & (chances >= params.min_p * chances[0])

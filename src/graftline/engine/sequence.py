@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from enum import Enum
 
@@ -12,6 +13,9 @@ from graftline.cache import CachedRequest
 from graftline.engine.api import FinishReason, GenerationRequest, ReuseReport, TokenEvent
 from graftline.engine.sampler import Sampled, Sampler
 from graftline.key import Tokens
+
+
+logger = logging.getLogger("graftline.engine")
 
 
 class Phase(Enum):
@@ -47,6 +51,7 @@ class Sequence:
         self._sampler = Sampler(request.sampling)
         self._on_event = on_event
         self._reuse_told = False
+        self._deaf = False
 
     @property
     def tokens(self) -> Tokens:
@@ -65,10 +70,20 @@ class Sequence:
         return self._sampler.choose(logits)
 
     def tell(self, token: Sampled | None, finish: FinishReason | None = None, error: str = "") -> None:
-        """Gives the caller one event; the first one carries the reuse report."""
+        """Gives the caller one event; the first one carries the reuse report.
+
+        A caller whose `on_event` raises gets no more events; the fault is logged and stays its own.
+        """
+        if self._deaf:
+            return
         reuse = None if self._reuse_told else self.reuse
         self._reuse_told = self._reuse_told or reuse is not None
         if token is None:
-            self._on_event(TokenEvent(None, finish, reuse, error=error))
+            event = TokenEvent(None, finish, reuse, error=error)
         else:
-            self._on_event(TokenEvent(token.token, finish, reuse, token.logprob, token.top_logprobs, error))
+            event = TokenEvent(token.token, finish, reuse, token.logprob, token.top_logprobs, error)
+        try:
+            self._on_event(event)
+        except Exception:  # noqa: BLE001 - the caller's code, which must not stop other requests
+            logger.exception("on_event of request %d raised", self.ident)
+            self._deaf = True

@@ -71,13 +71,17 @@ def slots_needed(rule: ReuseRule, page_tokens: int, longest_tokens: int, chunk_t
 
 
 def held_at_once(rule: ReuseRule, page_tokens: int, longest_tokens: int, chunk_tokens: int) -> int:
-    """Most pages that one sequence holds at once: those looked back to, and the chunk computed."""
+    """Most pages that one sequence holds at once: those looked back to, and the chunk computed.
+
+    What it looks back to counts twice: the pages of its lease stay protected until all of them are left
+    behind, and by then as many pages of its own follow on them.
+    """
     last_page = -(-longest_tokens // page_tokens)
     chunk_pages = -(-chunk_tokens // page_tokens) + 1
     looks_back = max(
         (boundary - rule.first_page(boundary, page_tokens) for boundary in probes(last_page)), default=0
     )
-    return min(last_page, looks_back + chunk_pages)
+    return min(last_page, 2 * looks_back + chunk_pages)
 
 
 def probes(last_page: int) -> list[int]:

@@ -42,7 +42,7 @@ def tokens_of(value: Any, section: Section, total_tokens: int) -> Any:
 
 
 def joined(parts: list[tuple[Any, Any]]) -> Any:
-    """Results of the sections in a row, packed again; what is no tensor of one entry per token becomes None."""
+    """Results of the sections, packed again; what is no tensor of one entry per token becomes None."""
     if isinstance(parts[0][1], tuple):
         columns = zip(*(out for _, out in parts), strict=True)
         return tuple(
@@ -62,10 +62,11 @@ def _joined_tensors(parts: list[tuple[Any, Any]]) -> torch.Tensor | None:
 
 
 def _widened(packed: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Tokens that an indexer has chosen, (1, n, chosen): short sequences have fewer, their first is repeated."""
+    """Tokens that an indexer chose, (1, n, chosen): short sequences have fewer, their first is repeated."""
     widest = max(item.shape[-1] for item in packed)
     if all(item.shape[-1] == widest for item in packed) or packed[0].is_floating_point():
         return packed
     return [
-        torch.cat([item, item[..., :1].expand(*item.shape[:-1], widest - item.shape[-1])], dim=-1) for item in packed
+        torch.cat([item, item[..., :1].expand(*item.shape[:-1], widest - item.shape[-1])], dim=-1)
+        for item in packed
     ]

@@ -53,7 +53,8 @@ class EngineState:
         """The step being run."""
         if self.current is None:
             raise GraftlineError(
-                "the model was called outside of a step", hint="a model given to a Runner is run by its step() only"
+                "the model was called outside of a step",
+                hint="a model given to a Runner is run by its step() only",
             )
         return self.current
 

@@ -68,7 +68,7 @@ def evict_from(state: State, node: Node, component: int, wanted: int, harvest: H
         count = min(wanted, live_tail(state, node))
         drop_path(state, node, node.end - count, "evicted", harvest)
         return count
-    count = min(wanted, pages.live, live_head(state, node, component))
+    count = live_head(state, node, component, min(wanted, pages.live))
     drop_head(state, node, component, count, "evicted", harvest)
     prune(state, node)
     return count
@@ -107,10 +107,10 @@ def live_tail(state: State, node: Node) -> int:
     return max(span, node.deepest - node.shallowest)
 
 
-def live_head(state: State, node: Node, component: int) -> int:
-    """How many pages can be cut from a run's head while the others stay usable; at least 1.
+def live_head(state: State, node: Node, component: int, wanted: int) -> int:
+    """How many pages can be cut from a run's head while the next one stays usable; at least 1.
 
-    The pages that the deepest boundary does not need only serve shallower boundaries of the node.
+    Each is the first page that some boundary of the node needs; the deepest boundary keeps its own.
     """
     if not node.deepest or node.below:
         return 1
@@ -120,8 +120,12 @@ def live_head(state: State, node: Node, component: int) -> int:
     holding = device(node, component)
     if run_start(state, node, component) < holding.first:
         return 1
-    needed = state.first_page(component, node.deepest)
-    return max(1, needed - holding.first)
+    page = holding.first
+    for boundary in range(node.shallowest, node.deepest):
+        if page == holding.first + wanted or state.first_page(component, boundary) > page:
+            break
+        page += state.first_page(component, boundary) == page
+    return max(1, page - holding.first)
 
 
 def drop_head(state: State, node: Node, component: int, count: int, reason: str, harvest: Harvest) -> None:
@@ -153,7 +157,7 @@ def drop_tail(
 def drop_path(state: State, node: Node, from_page: int, reason: str, harvest: Harvest) -> None:
     """Cuts a leaf's pages from `from_page` on, with all that any component holds there (rule E-5)."""
     for component in range(len(state.specs)):
-        why = reason if state.closed(component) else "path evicted"
+        why = reason if state.closed(component) or reason == "cleared" else "path evicted"
         drop_tail(state, node, component, from_page, why, harvest)
     reconsider(state, node)
     prune(state, node)
@@ -164,7 +168,7 @@ def take(state: State, node: Node, component: int, slots: Slots, reason: str, ha
     device(node, component).lost = True
     state.counters[component].held -= len(slots)
     harvest.slots[component].append(slots)
-    if reason != "evicted":
+    if reason in ("dead", "path evicted"):
         harvest.dead[component] += len(slots)
 
 

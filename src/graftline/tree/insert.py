@@ -19,7 +19,7 @@ from graftline.tree.liveness import reconsider, reconsider_below
 from graftline.tree.node import Node
 from graftline.tree.split import prune, split
 from graftline.tree.state import State, device, path_up
-from graftline.tree.usage import touch
+from graftline.tree.usage import holds_any, touch
 from graftline.tree.values import Values, attach, check_values, missing_closed
 
 
@@ -52,11 +52,13 @@ def insert(
     result = adopt(state, bottom, start, given)
     while bottom.start >= start + pages and bottom.parent is not None:  # split at the end of the path
         bottom = bottom.parent
-    settle(state, bottom, start, start + pages, result.fresh)
+    if (
+        move_lease and bottom.end > start + pages
+    ):  # before the use is counted: what lies deeper has no part in it
+        bottom = split(state, bottom, start + pages)
+    settle(state, bottom, start, start + pages, result.adopted)
     lease = grown_from
     if move_lease:
-        if bottom.end > start + pages:
-            bottom = split(state, bottom, start + pages)
         lease = open_lease(state, bottom, start + pages)
         release(state, grown_from.handle)
     else:
@@ -96,29 +98,36 @@ def grow(state: State, bottom: Node, tokens: Tokens, known: int, start: int) -> 
 
 
 class Adoption:
-    """What became of the pages given, by component, and which holdings got one."""
+    """What became of the pages given, by component."""
 
-    __slots__ = ("adopted", "duplicates", "fresh")
+    __slots__ = ("adopted", "duplicates")
 
     def __init__(self, components: int) -> None:
         self.adopted: list[list[Held]] = [[] for _ in range(components)]
         self.duplicates: list[list[Held]] = [[] for _ in range(components)]
-        self.fresh: set[tuple[int, int]] = set()
 
 
 def adopt(state: State, bottom: Node, start: int, given: Values) -> Adoption:
-    """Offers every page given to the nodes of the path, deepest first."""
+    """Offers every page given to the nodes of the path.
+
+    Shallow runs come first, so that a node is cut only where a gap remains (rule T-3).
+    """
     result = Adoption(len(state.specs))
     for component, runs in enumerate(given):
-        for run in reversed(runs):
+        for run in runs:
             node = bottom
             while node.parent is not None and node.end > max(run.first_page, start):
                 node = adopt_in_node(state, node, component, run, result)
                 assert node.parent is not None
                 node = node.parent
-        result.adopted[component].reverse()
-        result.duplicates[component].reverse()
+        result.adopted[component].sort(key=first_page_of)
+        result.duplicates[component].sort(key=first_page_of)
     return result
+
+
+def first_page_of(run: Held) -> int:
+    """Where a run starts."""
+    return run.first_page
 
 
 def adopt_in_node(state: State, node: Node, component: int, run: Held, result: Adoption) -> Node:
@@ -140,22 +149,21 @@ def adopt_in_node(state: State, node: Node, component: int, run: Held, result: A
         if not is_new:
             result.duplicates[component].append(part)
             continue
-        node, target = attach(state, node, component, part)
+        node = attach(state, node, component, part)
         result.adopted[component].append(part)
-        result.fresh.add((target.ident, component))
         state.counters[component].held += len(part.slots)
-        record_stored(state, target, component, part)
+        record_stored(state, node, component, part)
     return node
 
 
-def settle(state: State, bottom: Node, start: int, end: int, fresh: set[tuple[int, int]]) -> None:
+def settle(state: State, bottom: Node, start: int, end: int, fresh: Values) -> None:
     """Finds the boundaries of the path again, from the top down, and counts the use."""
     path = [node for node in path_up(bottom) if node.end > start]
     for node in reversed(path):
         reconsider(state, node)
     for node in reversed(path):
         for component in range(len(state.specs)):
-            if (node.ident, component) in fresh and not state.closed(component):
+            if not state.closed(component) and holds_any(device(node, component), fresh[component]):
                 reconsider_below(state, node, component, node.end - 1)
     touch(state, bottom, end, fresh)
 

@@ -86,14 +86,16 @@ def lock(state: State, node: Node, component: int, boundary: int, change: int) -
 
 
 def held_pages(state: State, node: Node, component: int, boundary: int) -> Held:
-    """Slots of the pages that a boundary needs of a component, gathered along the path."""
+    """Slots of the pages that a boundary needs of a component, as far back from it as there is no gap."""
     first = state.first_page(component, boundary)
     parts = []
     for step in path_up(node):
-        if step.end <= first:
-            break
         holding = device(step, component)
-        parts.append(holding.slots[max(0, first - holding.first) :] if len(holding.slots) else NO_SLOTS)
+        if step.end <= first or len(holding.slots) == 0 or holding.end != step.end:
+            break
+        parts.append(holding.slots[max(0, first - holding.first) :])
+        if holding.first > step.start:
+            break
     slots = np.concatenate(parts[::-1]) if parts else NO_SLOTS
     return Held(boundary - len(slots), slots)
 
@@ -113,8 +115,7 @@ def release(state: State, handle: int) -> None:
 def release_components(state: State, handle: int, names: Iterable[str]) -> None:
     """Lets some components of a lease go early: a window left behind, a checkpoint copied (rule L-3)."""
     record = state.lease_record(handle)
-    for name in names:
-        component = state.component(name)
+    for component in [state.component(name) for name in names]:
         if component in record.components:
             record.components.remove(component)
             lock(state, record.node, component, record.boundary, -1)

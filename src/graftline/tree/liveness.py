@@ -80,7 +80,7 @@ def dead_pages(state: State, node: Node, component: int) -> tuple[int, int]:
     """How many pages of the run are dead, at its head and at its tail."""
     holding = device(node, component)
     first, last = live_span(state, node, component)
-    if first >= last:
+    if first >= last or holding.first >= last:  # all of it is dead
         return len(holding.slots), 0
     head = min(max(first - holding.first, 0), len(holding.slots))
     tail = min(max(holding.end - last, 0), len(holding.slots) - head)
@@ -97,7 +97,7 @@ def evictable(state: State, node: Node, component: int) -> Evictable:
             return Evictable(0, 0, 0)
         return Evictable(0, head + tail, count - head - tail)
     locked_from = holding.lock_first()
-    if locked_from is None:
+    if locked_from is None or locked_from >= holding.end:
         return Evictable(head, tail, count - head - tail)
     open_pages = min(max(locked_from - holding.first, 0), count)
     head = min(head, open_pages)

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable, Sequence
 
+from graftline.plan import Held
 from graftline.tree.liveness import rank_holding
-from graftline.tree.node import Node
+from graftline.tree.node import Holding, Node
 from graftline.tree.state import State, device, path_up
 
 
-def touch(state: State, node: Node, boundary: int, fresh: Collection[tuple[int, int]] = ()) -> None:
+def touch(state: State, node: Node, boundary: int, fresh: Sequence[Sequence[Held]] = ()) -> None:
     """Counts a use of what `boundary` needs on the path to `node`, and of holdings that are new.
 
     In the order of the components, shallow before deep, so that of equally useful windows and
     checkpoints the shallow ones are the older.
 
     Args:
-        fresh: (node handle, component) of holdings that got a value just now.
+        fresh: by component, the pages that got a value just now.
     """
     path = list(path_up(node))[::-1]
     for component in range(len(state.specs)):
         first = state.first_page(component, boundary)
+        new = fresh[component] if fresh else ()
         for step in path:
-            needed = step.end > first and step.start < boundary
-            if len(device(step, component).slots) and (needed or (step.ident, component) in fresh):
+            holding = device(step, component)
+            needed = len(holding.slots) and holding.first < boundary and first < holding.end
+            if needed or holds_any(holding, new):
                 touch_holding(state, step, component)
+
+
+def holds_any(holding: Holding, runs: Iterable[Held]) -> bool:
+    """Whether some page of the runs is held here."""
+    return len(holding.slots) > 0 and any(
+        run.first_page < holding.end and holding.first < run.end_page for run in runs
+    )
 
 
 def touch_holding(state: State, node: Node, component: int) -> None:

@@ -32,8 +32,19 @@ def check_values(state: State, values: Mapping[str, Sequence[Held]], start: int,
                     f" outside the inserted pages {start} to {end}"
                 )
             reached = run.end_page
-        given[state.component(name)] = ordered
+        given[state.component(name)] = joined(ordered)
     return given
+
+
+def joined(runs: Sequence[Held]) -> list[Held]:
+    """Runs in order of their place, with those that follow on each other made one."""
+    result: list[Held] = []
+    for run in runs:
+        if result and result[-1].end_page == run.first_page:
+            before = result.pop()
+            run = Held(before.first_page, np.concatenate([before.slots, run.slots]))  # noqa: PLW2901
+        result.append(run)
+    return result
 
 
 def missing_closed(state: State, given: Values, known_end: int, end: int) -> None:
@@ -57,13 +68,13 @@ def missing_closed(state: State, given: Values, known_end: int, end: int) -> Non
             )
 
 
-def attach(state: State, node: Node, component: int, part: Held) -> tuple[Node, Node]:
+def attach(state: State, node: Node, component: int, part: Held) -> Node:
     """Puts pages that the component does not hold into a node of the path.
 
     Where the node's run would get a gap, the node is split between the two runs (rule T-3).
 
     Returns:
-        The node from which to go on upward, and the node that holds the pages now.
+        The node that holds the pages now, from which to go on upward.
     """
     holding = device(node, component)
     if len(holding.slots) and part.first_page > holding.end:
@@ -79,4 +90,4 @@ def attach(state: State, node: Node, component: int, part: Held) -> tuple[Node, 
         holding.slots = np.concatenate([holding.slots, slots])
     else:
         holding.first, holding.slots = part.first_page, np.concatenate([slots, holding.slots])
-    return node, node
+    return node

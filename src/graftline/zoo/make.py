@@ -73,8 +73,7 @@ def make_model(
     target = _check_target(Path(directory).absolute(), overwrite)
     tokenizer = build_tokenizer(sizes.vocab_size)
     model = build_model(family, seed=seed, dtype=DTYPES[dtype], sizes=sizes)
-    target.path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.path.name}.", dir=target.path.parent))
+    scratch = _make_scratch(target.path)
     try:
         with no_progress_bars():
             model.save_pretrained(scratch, max_shard_size="100GB")
@@ -87,6 +86,15 @@ def make_model(
         raise
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return MadeModel(path=target.path, parameters=parameters, bytes=file_bytes)
+
+
+def _make_scratch(path: Path) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        hint = "name a directory in a place that can be written"
+        raise ConfigError(f"cannot make '{path}': {error.strerror}", hint=hint) from error
 
 
 def _check_target(path: Path, overwrite: bool) -> _Target:

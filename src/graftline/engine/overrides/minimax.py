@@ -1,7 +1,7 @@
 """MiniMax: its forward accepts no other cache than its own class.
 
-That class also takes the lengths of the whole cache from layer 0, which is wrong when layer 0 is linear, as in
-the released models. Only its name is inherited here; everything else is the paged cache's.
+That class also takes the lengths of the whole cache from layer 0, which is wrong when layer 0 is linear, as
+in the released models. Only its name is inherited here; everything else is the paged cache's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Qwen4-Exp: its attention wants the rotary embeddings of the whole sequence, not of the new tokens only.
 
 The indexer rotates pooled keys at the positions where they began. Upstream, the positions of earlier tokens
-are kept in the cache and prepended in the model's forward, for the one sequence of the batch. In a packed step
-the embeddings of positions 0 .. end of the row at hand are made here instead, once per row and step.
+are kept in the cache and prepended in the model's forward, for the one sequence of the batch. In a packed
+step the embeddings of positions 0 .. end of the row at hand are made here instead, once per row and step.
 """
 
 from __future__ import annotations

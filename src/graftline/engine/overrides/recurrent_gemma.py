@@ -1,8 +1,8 @@
 """RecurrentGemma: keep the states in the cache instead of on the modules.
 
 Upstream, the convolution and RG-LRU states are attributes of the modules: one request at a time, a chunk of
-more than one token drops the convolution state, and a one-token prompt starts from the previous request's. The
-block is run here with the states of the cache; all computations are the library's.
+more than one token drops the convolution state, and a one-token prompt starts from the previous request's.
+The block is run here with the states of the cache; all computations are the library's.
 """
 
 from __future__ import annotations

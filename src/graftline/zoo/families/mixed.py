@@ -105,7 +105,7 @@ FAMILIES = (
     FamilyInfo(
         "zaya",
         "zaya",
-        FULL_CONV,
+        "full + conv + state",
         _zaya,
         "convolution over queries and keys and a delayed value in every layer",
     ),

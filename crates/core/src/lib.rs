@@ -1,0 +1,41 @@
+//! The fast tree core of graftline: bookkeeping of cached prefixes, without Python.
+//!
+//! It keeps the numbered rules of `docs/design.md`, as the readable core in `src/graftline/tree/` does,
+//! and gives the same results and the same `dump()` text. One operation a file; the names are those of
+//! the readable core. Nothing here performs I/O, holds tensors or reads a clock.
+#![forbid(unsafe_code)]
+
+mod arena;
+mod boundaries;
+mod candidates;
+mod check;
+mod children;
+mod dump;
+mod error;
+mod events;
+mod evict;
+mod insert;
+mod key;
+mod lease;
+mod liveness;
+mod match_;
+mod node;
+mod plan;
+pub mod policy;
+mod rule;
+mod run;
+mod split;
+mod tree;
+mod usage;
+mod values;
+
+pub use arena::Handle;
+pub use error::{Error, Result};
+pub use key::{Namespace, PageKey};
+pub use plan::{
+    Event, EventKind, Freed, GivenRun, HeldParts, Insertion, Lease, Match, MoveLease, Piece, PoolStats, Reason,
+    Tier, TreeStats, Vote,
+};
+pub use rule::Rule;
+pub use run::Run;
+pub use tree::{Component, Tree};

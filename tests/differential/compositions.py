@@ -1,0 +1,100 @@
+"""What the machine is run on: component lists, page sizes, orders of eviction, and the cores under test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, ReuseRule, Window
+from graftline.policies import EvictionPolicy, Lru, Usage
+from graftline.tree import PythonCore, TreeCore
+
+
+class Half(ReuseRule):
+    """A rule of one's own: a boundary needs the later half of its prefix."""
+
+    refusal = "half not held"
+
+    def first_page(self, boundary_pages: int, page_tokens: int) -> int:
+        return boundary_pages // 2
+
+
+class Stairs(ReuseRule):
+    """A rule of one's own whose first page rises in steps of two pages and never reaches the boundary."""
+
+    refusal = "stairs not held"
+
+    def first_page(self, boundary_pages: int, page_tokens: int) -> int:
+        return max(0, boundary_pages - 1) // 2 * 2
+
+
+class OpenStart(ReuseRule):
+    """Needs every page like `Full`, but does not claim to be prefix-closed: holes may come and heal."""
+
+    def first_page(self, boundary_pages: int, page_tokens: int) -> int:
+        return 0
+
+
+class FewestUses(EvictionPolicy):
+    """Ranks by the count of uses, so that ranks of different runs tie and the tick decides (P-2)."""
+
+    name = "fewest-uses"
+
+    def rank(self, usage: Usage) -> float:
+        return float(usage.uses)
+
+
+@dataclass(frozen=True)
+class Composition:
+    """One list of components on one page size."""
+
+    name: str
+    rules: dict[str, ReuseRule]
+    page_tokens: int = 1
+    policy: type[EvictionPolicy] = field(default=Lru)
+
+    @property
+    def specs(self) -> tuple[ComponentSpec, ...]:
+        return tuple(ComponentSpec(name, rule, slots=1 << 20) for name, rule in self.rules.items())
+
+
+COMPOSITIONS = (
+    Composition("full", {"full": Full()}),
+    Composition("full-window", {"full": Full(), "swa": Window(3)}),
+    Composition("full-window-page2", {"full": Full(), "swa": Window(3)}, page_tokens=2),
+    Composition("full-window-smaller-than-page", {"full": Full(), "swa": Window(2)}, page_tokens=4),
+    Composition("full-checkpoint", {"full": Full(), "state": Checkpoint()}),
+    Composition("full-window-checkpoint", {"full": Full(), "swa": Window(2), "state": Checkpoint()}),
+    Composition(
+        "full-window-checkpoint-uses",
+        {"full": Full(), "swa": Window(5), "state": Checkpoint()},
+        page_tokens=2,
+        policy=FewestUses,
+    ),
+    Composition("two-windows", {"near": Window(1), "far": Window(4)}),
+    Composition("full-two-windows", {"full": Full(), "near": Window(1), "far": Window(3)}),
+    Composition("window", {"swa": Window(2)}),
+    Composition("checkpoint", {"state": Checkpoint()}),
+    Composition("two-checkpoints", {"a": Checkpoint(), "b": Checkpoint()}),
+    Composition("full-chunk", {"full": Full(), "chunk": Chunk(3)}),
+    Composition("full-chunk-off-the-page", {"full": Full(), "chunk": Chunk(10)}, page_tokens=4),
+    Composition("chunk-window", {"chunk": Chunk(4), "swa": Window(3)}),
+    Composition("full-half", {"full": Full(), "half": Half()}),
+    Composition("full-stairs-checkpoint", {"full": Full(), "stairs": Stairs(), "state": Checkpoint()}),
+    Composition("stairs", {"stairs": Stairs()}, page_tokens=2),
+    Composition("two-closed", {"keys": Full(), "latent": Full(), "swa": Window(2)}),
+    Composition("open-start", {"open": OpenStart(), "swa": Window(1)}),
+    Composition("empty-window", {"full": Full(), "swa": Window(0), "state": Checkpoint()}),
+)
+
+
+def cores_under_test(composition: Composition) -> Sequence[TreeCore]:
+    """Every core that there is; all of them must do as the oracle does."""
+    return (
+        PythonCore(
+            composition.specs,
+            page_tokens=composition.page_tokens,
+            policy=composition.policy(),
+            record_events=True,
+        ),
+    )
