@@ -21,8 +21,8 @@ REFUSED = ("rwkv", "xlstm")
 SERVED = [family for family in families() if family not in REFUSED]
 LENGTHS = (61, 47, 34)
 SLOTS = 160
-# Float32 sums depend on how a prompt is cut. Largest difference allowed, relative to the spread of the logits;
-# the worst family is at 5e-5.
+# Float32 sums depend on how a prompt is cut. Largest difference allowed, relative to the spread of the
+# logits; the worst family is at 5e-5.
 BOUND = 2e-4
 # A control must differ by far more than that.
 LARGE = 50 * BOUND

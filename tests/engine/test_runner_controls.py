@@ -10,15 +10,19 @@ import torch
 from runner_support import (
     LARGE,
     SERVED,
+    Pools,
     advance,
     advance_all,
     assert_equal,
     difference,
     library_model,
     make_runner,
+    poison,
     prompt,
     reference,
 )
+from transformers import AutoModelForCausalLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from graftline.components import Window
 from graftline.engine.batch import Row
@@ -258,3 +262,42 @@ def test_bad_arguments_are_named() -> None:
     with pytest.raises(ConfigError, match="at least one row"):
         runner.step([])
     assert_equal(runner.step([row])[0], reference("lfm3", tuple(good.tokens))[-1])
+
+
+@pytest.mark.parametrize(
+    ("model_type", "settings", "reason"),
+    [
+        ("bloom", {"hidden_size": 64, "n_layer": 2, "n_head": 4}, "attention interface"),
+        ("gptj", {"n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 8}, "attention interface"),
+        ("mpt", {"d_model": 64, "n_layers": 2, "n_heads": 4}, "fails in its code"),
+    ],
+)
+def test_a_model_that_cannot_be_packed_is_refused(model_type: str, settings: dict, reason: str) -> None:
+    """Their configurations look like plain full attention; their code does something of its own."""
+    config = CONFIG_MAPPING[model_type](vocab_size=512, **settings)
+    model = AutoModelForCausalLM.from_config(config)
+    with pytest.raises(UnsupportedModelError, match=reason):
+        Runner(model, plan_layout(config), page_tokens=4, slots={"full": 16}, device="cpu")
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "mixtral", "deepseek_v3", "phi3"])
+def test_a_family_beyond_the_zoo(model_type: str) -> None:
+    """Families that nobody prepared: what the plan and the trial accept is right."""
+    sizes = {"vocab_size": 512, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"num_key_value_heads": 4, "intermediate_size": 96, "pad_token_id": 0, "bos_token_id": 1}
+    sizes |= {"n_embd": 64, "n_layer": 2, "n_head": 4, "eos_token_id": 2}
+    sizes |= {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
+    if model_type == "phi3":
+        sizes["sliding_window"] = 8
+    config = CONFIG_MAPPING[model_type](**sizes)
+    torch.manual_seed(0)
+    plain = AutoModelForCausalLM.from_config(config).eval()
+    tokens = prompt(1, 40)
+    with torch.no_grad():
+        expected = plain(input_ids=torch.from_numpy(tokens)[None], use_cache=False).logits[0].float()
+    layout = plan_layout(config)
+    slots = {c.name: 24 for c in layout.components}
+    runner = Runner(plain, layout, page_tokens=4, slots=slots, device="cpu")
+    poison(runner)
+    sequence = Pools(runner, np.random.default_rng(0)).sequence(tokens)
+    assert_equal(advance_all(runner, sequence, (7, 1, 13, 1, 18)), expected)

@@ -40,7 +40,7 @@ def tokens(count: int, vocab_size: int = 512, seed: int = 3) -> torch.Tensor:
 
 @torch.no_grad()
 def logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    return model(input_ids=ids, use_cache=False).logits
+    return model(input_ids=ids).logits
 
 
 def digest(model: Any) -> str:
@@ -138,7 +138,7 @@ def test_a_token_sees_nothing_that_follows_it(family: str) -> None:
 @every_family
 def test_greedy_text_is_varied(family: str) -> None:
     out = tiny(family).generate(tokens(40), max_new_tokens=64, min_new_tokens=64, do_sample=False)
-    assert len(set(out[0, 40:].tolist())) >= 10
+    assert len(set(out[0, 40:].tolist())) >= 16
 
 
 @pytest.mark.parametrize("family", ["gemma3", "gpt_oss", "qwen3_5", "kimi_linear", "lfm3", "deepseek_v4"])
@@ -147,7 +147,7 @@ def test_greedy_text_of_demo_models_is_varied(family: str) -> None:
     model = zoo.build_model(family, sizes=sizes)
     prompt = tokens(40, sizes.vocab_size)
     out = model.generate(prompt, max_new_tokens=64, min_new_tokens=64, do_sample=False)
-    assert len(set(out[0, 40:].tolist())) >= 20
+    assert len(set(out[0, 40:].tolist())) >= 32
 
 
 # --- states: a wrong one must show -------------------------------------------------------------------------

@@ -112,12 +112,8 @@ mod tests {
     fn seeds_and_pages_are_those_of_the_python_core() {
         let empty = Namespace::default();
         assert_eq!(hex(&empty.seed()), SEED_EMPTY);
-        let named = Namespace {
-            model: "m".into(),
-            weight_epoch: -3,
-            adapter: "a\u{e9}".into(),
-            salt: "s".into(),
-        };
+        let named =
+            Namespace { model: "m".into(), weight_epoch: -3, adapter: "a\u{e9}".into(), salt: "s".into() };
         assert_eq!(hex(&named.seed()), SEED_NAMED);
         let keys = page_keys(empty.seed(), &[1, 2, 3, u32::MAX], 2);
         assert_eq!(keys.iter().map(hex).collect::<Vec<_>>(), [PAGE_0, PAGE_1]);
@@ -129,8 +125,10 @@ mod tests {
         assert_eq!(text("a"), "Namespace(model='', weight_epoch=0, adapter='', salt='a')");
         assert!(text("it's").ends_with("salt=\"it's\")"));
         assert!(text("'\"").ends_with(r#"salt='\'"')"#));
-        assert!(text("\0\n\u{e9}\u{a0}\u{200b}\u{e000}\u{1f600}\u{10ffff}e\u{301}")
-            .ends_with("salt='\\x00\\n\u{e9}\\xa0\\u200b\\ue000\u{1f600}\\U0010ffffe\u{301}')"));
+        assert!(
+            text("\0\n\u{e9}\u{a0}\u{200b}\u{e000}\u{1f600}\u{10ffff}e\u{301}")
+                .ends_with("salt='\\x00\\n\u{e9}\\xa0\\u200b\\ue000\u{1f600}\\U0010ffffe\u{301}')")
+        );
     }
 
     const SEED_EMPTY: &str = "cbffc75cfa969c0733ad3ccee2c352cb9fb6ff28bffcc1f0511974a5457ed65c";

@@ -33,8 +33,8 @@ pub use arena::Handle;
 pub use error::{Error, Result};
 pub use key::{Namespace, PageKey};
 pub use plan::{
-    Event, EventKind, Freed, GivenRun, HeldParts, Insertion, Lease, Match, MoveLease, Piece, PoolStats, Reason,
-    Tier, TreeStats, Vote,
+    Event, EventKind, Freed, GivenRun, HeldParts, Insertion, Lease, Match, Piece, PoolStats, Reason, Tier,
+    TreeStats, Vote,
 };
 pub use rule::Rule;
 pub use run::Run;

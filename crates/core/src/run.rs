@@ -49,6 +49,13 @@ impl<T: Copy> Run<T> {
         }
     }
 
+    /// Leaves the first values out of a view that will not be kept; copies nothing.
+    pub(crate) fn skip(&mut self, count: usize) {
+        let count = count.min(self.len()) as u32;
+        self.first += count;
+        self.count -= count;
+    }
+
     /// Values that the buffer has room for; for counting memory.
     pub(crate) fn buffer_len(&self) -> usize {
         self.buffer.len()

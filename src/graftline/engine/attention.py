@@ -32,7 +32,10 @@ def paged_attention(
     A mask given by the module is complete: only modules that run one row at a time are handed one.
     """
     state: EngineState = getattr(module, ATTRIBUTE)
-    spans = state.step.components[state.attention_of(getattr(module, "layer_idx", None))].spans
+    plan = state.attending_layer(getattr(module, "layer_idx", None))
+    if state.recording:
+        state.note_attention(plan, options)
+    spans = state.step.components[str(plan.attention)].spans
     scaling = options.get("scaling") or query.shape[-1] ** -0.5
     softcap = options.get("softcap", getattr(module, "attn_logit_softcapping", None))
     sinks = options.get("s_aux", options.get("sinks", getattr(module, "sinks", None)))

@@ -62,7 +62,7 @@ class HybridEngine:
         self._paged = [spec.name for spec in cache.components if not spec.rule.holds_state]
         self._stateful = [spec.name for spec in cache.components if spec.rule.holds_state]
         self._sequences: dict[int, Sequence] = {}
-        self._aborted: set[int] = set()
+        self._to_end: dict[int, FinishReason] = {}
         self._counts: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()
         self._lost: Counter[tuple[str, str]] = Counter()
@@ -98,10 +98,17 @@ class HybridEngine:
             return sequence.ident
 
     def abort(self, request_id: int) -> None:
-        """Ends a request early; it gets an event with `abort`. Unknown or ended ids are ignored."""
+        """Ends a request early with `abort`; see `Engine.abort`."""
+        self._end_soon(request_id, "abort")
+
+    def finish(self, request_id: int) -> None:
+        """Ends a request early with `stop` and keeps what it computed; see `Engine.finish`."""
+        self._end_soon(request_id, "stop")
+
+    def _end_soon(self, request_id: int, reason: FinishReason) -> None:
         with self._changed:
             if request_id in self._sequences:
-                self._aborted.add(request_id)
+                self._to_end.setdefault(request_id, reason)
                 self._changed.notify_all()
 
     def stats(self) -> EngineStats:
@@ -154,11 +161,11 @@ class HybridEngine:
     def _turn(self) -> bool:
         """One step; waits while there is nothing to do. False when the engine is to close."""
         with self._changed:
-            while not self._closing and not self._aborted and not self._sequences:
+            while not self._closing and not self._to_end and not self._sequences:
                 self._changed.wait()
             if self._closing:
                 return False
-            self._end_aborted()
+            self._end_early()
             plan = self._scheduler.plan()
             self._count_admissions()
             if not plan:
@@ -214,11 +221,12 @@ class HybridEngine:
                     why = (sequence.reuse.limited_by, sequence.reuse.reason)
                     self._lost[why] += sequence.reuse.lost_tokens
 
-    def _end_aborted(self) -> None:
-        while self._aborted:  # a callback may abort others
-            ident = self._aborted.pop()
+    def _end_early(self) -> None:
+        """Ends the requests that `abort` and `finish` named since the last step."""
+        for ident, reason in self._to_end.items():
             if ident in self._sequences:
-                self._end(self._sequences[ident], "abort")
+                self._end(self._sequences[ident], reason)
+        self._to_end.clear()
 
     def _fail_stuck(self) -> None:
         """Nothing runs and the first waiting request finds no room: it never will (rule X-6)."""
@@ -230,7 +238,7 @@ class HybridEngine:
     def _end(self, sequence: Sequence, reason: FinishReason, error: str = "") -> None:
         """Takes a sequence out, wherever it is, and tells the caller."""
         if sequence.phase is not Phase.ENDED:
-            self._scheduler.end(sequence, keep=False)
+            self._scheduler.end(sequence, keep=reason == "stop")
         self._forget(sequence, reason)
         self._tell(sequence, None, reason, error)
 

@@ -14,15 +14,14 @@ from typing import Any
 
 def names_used(module: Any) -> frozenset[str]:
     """Names in the methods of the module's class and in a forward that was put on the instance."""
-    cls: type[object] = type(module)
-    names = names_of_class(cls)
+    names = names_of_class(type(module))  # type: ignore[arg-type]  # a class of unknown kind is hashable
     if (own := module.__dict__.get("forward")) is not None:
         names |= names_of_function(own)
     return names
 
 
 @cache
-def names_of_class(cls: type[object]) -> frozenset[str]:
+def names_of_class(cls: type) -> frozenset[str]:
     """Names in the methods of a class and of those of its bases that belong to a model of the library."""
     names: set[str] = set()
     for base in cls.__mro__:

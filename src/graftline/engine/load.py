@@ -17,7 +17,8 @@ from graftline.engine.config import EngineConfig
 from graftline.engine.engine import HybridEngine, pool_uses
 from graftline.engine.layouts import ModelLayout, plan_layout
 from graftline.engine.runner import Runner
-from graftline.engine.sizes import device_budget, share_out
+from graftline.engine.sizes import device_budget, longest_that_fits, share_out
+from graftline.errors import ConfigError
 
 DEFAULT_MODEL_TOKENS = 8192
 
@@ -64,6 +65,10 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
         )
         for plan in layout.components
     ]
+    counts = {spec.name: spec.slots for spec in specs}
+    longest = longest_that_fits(counts, rules, config, page_tokens, longest)
+    if longest < 2:
+        raise ConfigError(f"slots {counts} cannot hold even two tokens", hint="give every pool more slots")
     cache = PrefixCache(specs, page_tokens=page_tokens, pools=runner.pools, core=config.core)
     info = EngineInfo(
         model_type=layout.model_type,

@@ -1,8 +1,13 @@
-"""Finds out by short forwards what a model stores, and whether packed steps give the library's own logits."""
+"""Finds out by short forwards what a model stores, and whether packed steps give the library's own logits.
+
+A configuration can promise what the model's code does not keep: attention of its own that never asks for the
+shared function, a window that is not applied, a state that hides on a module. Serving such a model would give
+wrong text after a cache hit, so it is refused when the runner is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +15,15 @@ import torch
 
 from graftline.engine.batch import Row
 from graftline.engine.layouts import STATE, ModelLayout
+from graftline.engine.pools import ComponentPool
 from graftline.engine.state import EngineState
 from graftline.errors import UnsupportedModelError
 
 PROBE_TOKENS = 12
-# Largest difference of logits from the library's, relative to their spread. A layer that bypasses the pools is
-# wrong by about the spread itself; rounding of low precision types, with experts that flip, stays below this.
+# Largest difference of logits from the library's, relative to their spread. A layer that bypasses the pools
+# is wrong by about the spread itself; rounding of short types, with experts that flip, stays below this.
 WORST_DIFFERENCE = {torch.float32: 2e-2, torch.float64: 2e-2}
-WORST_DIFFERENCE_LOW_PRECISION = 0.5
+WORST_DIFFERENCE_SHORT_TYPES = 0.5
 
 
 def probe_tokens(vocab_size: int, count: int = PROBE_TOKENS) -> np.ndarray:
@@ -29,70 +35,85 @@ def library_logits(model: Any, tokens: np.ndarray, device: torch.device) -> torc
     """Logits of every token by the unpatched model without any cache, float32 (n, vocab)."""
     with torch.no_grad():
         out = model(input_ids=torch.from_numpy(tokens)[None].to(device), use_cache=False)
-    return out.logits[0].float()
+    logits: torch.Tensor = out.logits[0].float()
+    return logits
 
 
-def probe_row(tokens: np.ndarray, start: int, layout: ModelLayout, page_tokens: int, number: int = 0) -> Row:
-    """A row over pages of its own: row `number` uses the slots behind those of the rows before it."""
-    pages = -(-(start + len(tokens)) // page_tokens)
+def probe_row(tokens: np.ndarray, start: int, layout: ModelLayout, pages: int, number: int = 0) -> Row:
+    """Row `number` of several that own `pages` slots each, in order, and the state slot of their number."""
     table = np.arange(number * pages, (number + 1) * pages, dtype=np.int32)
     return Row(tokens, start, {c.name: table for c in layout.components if c.name != STATE}, number)
 
 
 def check_specs(state: EngineState) -> None:
-    """Compare what the probe has seen with the plan; refuse a model that stores less or more."""
-    for component in state.layout.components:
+    """Compare what the model was seen to store, and how it attends, with the plan.
+
+    Raises:
+        UnsupportedModelError: when a layer stores less or more, or does its attention by itself.
+    """
+    layout = state.layout
+    for component in layout.components:
         seen = {int(name.split(".")[0]) for name in state.specs.get(component.name, {})}
         if wrong := seen.symmetric_difference(component.layers):
             layer = min(wrong)
-            reason = f"its layer {'stores nothing in' if layer not in seen else 'stores something in'} "
-            raise UnsupportedModelError(
-                state.layout.model_type, f"{reason}'{component.name}', unlike its configuration says", layer
-            )
-    if extra := set(state.specs) - {c.name for c in state.layout.components}:
-        raise UnsupportedModelError(state.layout.model_type, f"it stores unplanned values: {sorted(extra)}")
+            what = "stores something in" if layer in seen else "stores nothing in"
+            reason = f"it {what} '{component.name}', unlike its configuration says"
+            raise UnsupportedModelError(layout.model_type, reason, layer)
+    if extra := set(state.specs) - {c.name for c in layout.components}:
+        raise UnsupportedModelError(layout.model_type, f"it stores unplanned values: {sorted(extra)}")
+    for plan in layout.layers:
+        if plan.attention is not None and plan.index not in state.attended:
+            reason = "its attention does not go through the library's attention interface"
+            raise UnsupportedModelError(layout.model_type, reason, plan.index)
 
 
-def check_logits(
-    step: Callable[[list[Row]], torch.Tensor],
-    reference: torch.Tensor,
-    tokens: np.ndarray,
-    layout: ModelLayout,
-    page_tokens: int,
-    slots: Mapping[str, int],
-    dtype: torch.dtype,
-) -> None:
-    """Run the probe's tokens in chunks, as two rows of one step where the pools allow, and compare.
+class Trial:
+    """Compares packed steps over the pools with the library's own logits.
 
-    Raises:
-        UnsupportedModelError: when the logits are not those of the library.
+    Args:
+        layout: the model's layout.
+        tokens: the tokens to run.
+        reference: the library's logits for them, (n, vocab).
+        page_tokens: tokens of a page.
     """
-    pages = -(-len(tokens) // page_tokens)
-    rows = 1
-    if all(count >= (2 if name == STATE else 2 * pages) for name, count in slots.items()):
-        rows = 2
-    elif any(name != STATE and count < pages for name, count in slots.items()):
-        return
-    cut = len(tokens) // 2
-    for first, stop in ((0, cut), (cut, len(tokens) - 1), (len(tokens) - 1, len(tokens))):
-        batch = [probe_row(tokens[:stop][: stop - n], 0, layout, page_tokens, n) for n in range(rows)]
-        batch = [
-            Row(row.tokens[max(0, first - n) :], max(0, first - n), _tables(layout, pages, n), n)
-            for n, row in enumerate(batch)
-        ]
-        logits = step(batch)
-        for n in range(rows):
-            _compare(logits[n], reference[stop - n - 1], layout, dtype)
 
+    def __init__(
+        self, layout: ModelLayout, tokens: np.ndarray, reference: torch.Tensor, page_tokens: int
+    ) -> None:
+        self.layout = layout
+        self.tokens = tokens
+        self.reference = reference
+        self.pages = -(-len(tokens) // page_tokens)
 
-def _tables(layout: ModelLayout, pages: int, number: int) -> dict[str, np.ndarray]:
-    table = np.arange(number * pages, (number + 1) * pages, dtype=np.int32)
-    return {c.name: table for c in layout.components if c.name != STATE}
+    def run(
+        self,
+        step: Callable[[Sequence[Row]], torch.Tensor],
+        pools: dict[str, ComponentPool],
+        dtype: torch.dtype,
+    ) -> None:
+        """Run the tokens in two chunks and a single step, as two unequal rows where the pools have room.
 
+        Raises:
+            UnsupportedModelError: when the logits are not those of the library.
+        """
+        needed = {name: 1 if name == STATE else self.pages for name in pools}
+        rows = min(2, *(pools[name].slots // slots for name, slots in needed.items()))
+        count, cut = len(self.tokens), len(self.tokens) // 2
+        for first, stop in ((0, cut), (cut, count - 1), (count - 1, count)):
+            # The second row is one token behind the first.
+            parts = [(max(0, first - n), stop - n) for n in range(rows)]
+            batch = [
+                probe_row(self.tokens[start:end], start, self.layout, self.pages, n)
+                for n, (start, end) in enumerate(parts)
+            ]
+            if batch:
+                logits = step(batch)
+                for row, (_, end) in zip(logits, parts, strict=True):
+                    self._compare(row, self.reference[end - 1], dtype)
 
-def _compare(logits: torch.Tensor, reference: torch.Tensor, layout: ModelLayout, dtype: torch.dtype) -> None:
-    bound = WORST_DIFFERENCE.get(dtype, WORST_DIFFERENCE_LOW_PRECISION)
-    difference = float((logits - reference).abs().max() / reference.std())
-    if not difference <= bound:
-        reason = f"packed steps give other logits than the library (by {difference:.2g} of their spread)"
-        raise UnsupportedModelError(layout.model_type, reason)
+    def _compare(self, logits: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> None:
+        allowed = WORST_DIFFERENCE.get(dtype, WORST_DIFFERENCE_SHORT_TYPES)
+        difference = float((logits - expected).abs().max() / expected.std())
+        if not difference <= allowed:
+            reason = f"packed steps give other logits than the library (by {difference:.2g} of their spread)"
+            raise UnsupportedModelError(self.layout.model_type, reason)

@@ -18,9 +18,9 @@ from graftline.engine.layouts import STATE, ModelLayout, plan_layout
 from graftline.engine.patching import patch_model
 from graftline.engine.plan import StepPlanner
 from graftline.engine.pools import ComponentPool
-from graftline.engine.probe import check_logits, check_specs, library_logits, probe_row, probe_tokens
+from graftline.engine.probe import Trial, check_specs, library_logits, probe_row, probe_tokens
 from graftline.engine.state import EngineState
-from graftline.errors import ConfigError
+from graftline.errors import ConfigError, UnsupportedModelError
 
 SlotCounts = Mapping[str, int] | Callable[[Mapping[str, int]], Mapping[str, int]]
 
@@ -60,16 +60,15 @@ class Runner:
         self.model = model.to(self.device).eval()
         self.vocab_size = int(model.config.get_text_config(decoder=True).vocab_size)
         tokens = probe_tokens(self.vocab_size)
-        reference = library_logits(self.model, tokens, self.device)
+        trial = Trial(layout, tokens, library_logits(self.model, tokens, self.device), page_tokens)
         self._state = EngineState(layout, StepPlanner(layout, page_tokens, self.device))
         self._cache = patch_model(self.model, self._state)
         self._arguments = self._forward_arguments()
-        self._find_specs()
+        self._trying(self._find_specs)
         self.pools = self._make_pools(slots)
         self._state.pools = self.pools
-        counts = {name: pool.slots for name, pool in self.pools.items()}
         dtype = next(p.dtype for p in self.model.parameters() if p.is_floating_point())
-        check_logits(self.step, reference, tokens, layout, page_tokens, counts, dtype)
+        self._trying(lambda: trial.run(self.step, self.pools, dtype))
         for pool in self.pools.values():
             for tensor in pool.tensors.values():
                 tensor.zero_()
@@ -131,9 +130,17 @@ class Runner:
     def _find_specs(self) -> None:
         """Run a few tokens that are stored nowhere, to learn shapes and types of all tensors."""
         count = max(4, self.layout.page_multiple)
-        row = probe_row(probe_tokens(self.vocab_size, count), 0, self.layout, self.page_tokens)
+        row = probe_row(probe_tokens(self.vocab_size, count), 0, self.layout, -(-count // self.page_tokens))
         self._forward(self._state.planner.plan([row]), 0)
         check_specs(self._state)
+
+    def _trying(self, trial: Callable[[], None]) -> None:
+        """Run a part of the trial; a model whose code cannot take a packed step is refused, not a crash."""
+        try:
+            trial()
+        except (RuntimeError, TypeError, AttributeError, LookupError, AssertionError) as error:
+            reason = f"a packed step fails in its code: {error}"
+            raise UnsupportedModelError(self.layout.model_type, reason) from error
 
     def _make_pools(self, slots: SlotCounts) -> dict[str, ComponentPool]:
         counts = slots if isinstance(slots, Mapping) else slots(self.slot_bytes)

@@ -1,8 +1,8 @@
 """Runs attention modules that can only take one sequence row by row, inside a packed step.
 
 Attention that chooses tokens with an indexer or keeps compressed KV looks at all keys of one sequence at a
-time. For its modules the step is narrowed to one row: the cache, the attention function and the modules inside
-then see a step of that row alone.
+time. For its modules the step is narrowed to one row: the cache, the attention function and the modules
+inside then see a step of that row alone.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from graftline.engine.api import FinishReason, GenerationRequest, ReuseReport, T
 from graftline.engine.sampler import Sampled, Sampler
 from graftline.key import Tokens
 
-
 logger = logging.getLogger("graftline.engine")
 
 
@@ -84,6 +83,6 @@ class Sequence:
             event = TokenEvent(token.token, finish, reuse, token.logprob, token.top_logprobs, error)
         try:
             self._on_event(event)
-        except Exception:  # noqa: BLE001 - the caller's code, which must not stop other requests
+        except Exception:
             logger.exception("on_event of request %d raised", self.ident)
             self._deaf = True

@@ -108,3 +108,22 @@ def conversation_slots(rule: ReuseRule, page_tokens: int) -> int:
     if rule.prefix_closed:
         return pages
     return min(pages, BOUNDARIES_KEPT * max(1, pages - rule.first_page(pages, page_tokens)))
+
+
+def longest_that_fits(
+    slots: Mapping[str, int],
+    rules: Mapping[str, ReuseRule],
+    config: EngineConfig,
+    page_tokens: int,
+    longest_tokens: int,
+) -> int:
+    """Longest sequence, at most `longest_tokens`, that the pools can hold alone; 0 for none."""
+    low, high = 0, longest_tokens
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = all(
+            slots_needed(rule, page_tokens, middle, config.chunk_tokens) <= slots[name]
+            for name, rule in rules.items()
+        )
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low

@@ -6,15 +6,17 @@ the step of their own runner; two runners in one process share nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from graftline.engine.batch import PackedStep
-from graftline.engine.layouts import ModelLayout
+from graftline.engine.layouts import LayerPlan, ModelLayout
 from graftline.engine.plan import StepPlanner
 from graftline.engine.pools import ComponentPool, TensorSpec
-from graftline.errors import GraftlineError
+from graftline.errors import GraftlineError, UnsupportedModelError
 
 ATTRIBUTE = "graftline_state"
 
@@ -27,6 +29,7 @@ class EngineState:
         pools: tensors per component; empty until the probe has found their shapes.
         current: the step being run, or the one row of it that a segment runs; None between steps.
         specs: per component the tensors that the probe has seen.
+        attended: layers whose attention the probe has seen.
     """
 
     layout: ModelLayout
@@ -34,9 +37,10 @@ class EngineState:
     pools: dict[str, ComponentPool] = field(default_factory=dict)
     current: PackedStep | None = None
     specs: dict[str, dict[str, TensorSpec]] = field(default_factory=dict)
+    attended: set[int] = field(default_factory=set)
 
-    def attention_of(self, layer_index: int | None) -> str:
-        """Component that the attention call of a module follows, given the module's own layer index.
+    def attending_layer(self, layer_index: int | None) -> LayerPlan:
+        """Layer that an attention call works for, given the layer index of the calling module.
 
         Modules shared by several layers carry an index that means nothing; the layer at work is the one that
         updated its KV just before. Only a layer that reuses the KV of an earlier one makes no update, and is
@@ -45,8 +49,16 @@ class EngineState:
         if layer_index is not None:
             plan = self.layout.layers[layer_index]
             if plan.attention is not None and plan.index not in self.layout.component(plan.attention).layers:
-                return plan.attention
-        return str(self.layout.layers[self.step.last_layer].attention)
+                return plan
+        return self.layout.layers[self.step.last_layer]
+
+    def note_attention(self, plan: LayerPlan, options: Mapping[str, Any]) -> None:
+        """Note that a layer attends through the shared function, and check the window that it asks for."""
+        self.attended.add(plan.index)
+        window = options.get("sliding_window", plan.window_tokens)
+        if window != plan.window_tokens:
+            reason = f"its attention asks for a window of {window} tokens, not {plan.window_tokens}"
+            raise UnsupportedModelError(self.layout.model_type, reason, plan.index)
 
     @property
     def step(self) -> PackedStep:

@@ -44,9 +44,7 @@ async def collect(run: Run, request: Request) -> list[Collected]:
     finally:
         gone.cancel()
         run.close()
-    return [
-        Collected(i, "".join(texts[i]), tuple(scored[i]), finish[i]) for i in range(len(run.choices))
-    ]
+    return [Collected(i, "".join(texts[i]), tuple(scored[i]), finish[i]) for i in range(len(run.choices))]
 
 
 async def _disconnected(request: Request) -> None:

@@ -11,7 +11,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graftline.server.errors import ApiError
 
-OPEN_PATHS = frozenset({"/health", "/ready", "/ping", "/metrics", "/version", "/docs", "/redoc", "/openapi.json"})
+OPEN_PATHS = frozenset(
+    {"/health", "/ready", "/ping", "/metrics", "/version", "/docs", "/redoc", "/openapi.json"}
+)
 ADMIN_PATHS = frozenset({"/reset_prefix_cache", "/flush_cache"})
 
 

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from starlette.requests import Request
@@ -79,7 +80,9 @@ async def prepare(body: CompletionBody, request: Request, state: State, backend:
         ApiError: something in the request that cannot be done.
     """
     if body.echo and body.logprobs is not None:
-        raise bad_request("log-probabilities of the prompt are not supported; drop echo or logprobs", "logprobs")
+        raise bad_request(
+            "log-probabilities of the prompt are not supported; drop echo or logprobs", "logprobs"
+        )
     model = state.check_model(body.model)
     given, n, info = split(body.prompt), body.n or 1, backend.engine.info
     if len(given) * n > state.config.max_sequences:
@@ -182,12 +185,12 @@ class CompletionMaker:
     def _logprobs(self, scored: tuple[ScoredToken, ...], offset: int) -> CompletionLogprobs:
         name = self._tokenizer.token_text
         tokens = [name(one.token) for one in scored]
-        lengths = [len(token) for token in tokens]
+        starts = accumulate((len(token) for token in tokens), initial=offset)
         return CompletionLogprobs(
             tokens=tokens,
             token_logprobs=[one.logprob for one in scored],
             top_logprobs=[{name(token): logprob for token, logprob in one.top} for one in scored],
-            text_offset=[offset + sum(lengths[:i]) for i in range(len(lengths))],
+            text_offset=list(starts)[:-1],
         )
 
     def _chunk(self, choices: list[CompletionChoice]) -> CompletionChunk:

@@ -42,7 +42,9 @@ class ServerConfig:
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port is {self.port}, it must be from 0 to 65535")
         if not self.model_names or not all(self.model_names):
-            raise ConfigError(f"model_names is {self.model_names!r}", hint="give at least one name, none empty")
+            raise ConfigError(
+                f"model_names is {self.model_names!r}", hint="give at least one name, none empty"
+            )
         if not all(self.api_keys):
             raise ConfigError("an API key is empty")
         for name in ("max_body_bytes", "max_sequences", "ping_s"):
@@ -59,7 +61,7 @@ class ServerConfig:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to bind can be reached from this machine only; names other than `localhost` can not."""
+    """Whether an address can be reached from this machine only; of names that is `localhost` alone."""
     if host == "localhost":
         return True
     try:

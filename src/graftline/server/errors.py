@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from graftline.errors import CapacityError, ConfigError
+from graftline.errors import CapacityError, ConfigError, EngineClosedError, GraftlineError
 
 RETRY_AFTER_S = 1
 """A full queue moves within a step or two of the engine."""
@@ -49,8 +50,14 @@ class ApiError(HTTPException):
 
     def body(self) -> dict[str, Any]:
         """The JSON body: message, type, param and code under `error`."""
-        kind = TYPES.get(self.status_code, "invalid_request_error" if self.status_code < 500 else "server_error")
+        kind = TYPES.get(
+            self.status_code, "invalid_request_error" if self.status_code < 500 else "server_error"
+        )
         return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
+
+    def json(self) -> str:
+        """The JSON body as text."""
+        return json.dumps(self.body(), ensure_ascii=False)
 
     def response(self) -> JSONResponse:
         """The whole answer."""
@@ -69,14 +76,19 @@ def unavailable(message: str, code: str) -> ApiError:
 
 def internal(request_id: str) -> ApiError:
     """A 500 that tells nothing but where to look."""
-    return ApiError(500, f"the server failed; look for request {request_id} in its log", code="internal_error")
+    return ApiError(
+        500, f"the server failed; look for request {request_id} in its log", code="internal_error"
+    )
 
 
-def from_engine(error: ConfigError | CapacityError) -> ApiError:
+def from_engine(error: GraftlineError) -> ApiError:
     """What the engine refused, as an answer."""
     if isinstance(error, CapacityError):
         headers = {"Retry-After": str(RETRY_AFTER_S)}
         return ApiError(429, "too many requests are waiting; try again", code="queue_full", headers=headers)
+    if isinstance(error, EngineClosedError):
+        return unavailable("the engine takes no more requests", "engine_closed")
+    assert isinstance(error, ConfigError)
     return bad_request(str(error))
 
 

@@ -41,11 +41,15 @@ class EngineFigures(Collector):
     def _requests(self, stats: EngineStats) -> Iterator[Metric]:
         yield self._gauge("requests_running", "Sequences being computed.", stats.running)
         yield self._gauge("requests_waiting", "Sequences that wait.", stats.waiting)
-        yield self._counter("preemptions", "Sequences that gave everything back and waited again.", stats.preemptions)
+        yield self._counter(
+            "preemptions", "Sequences that gave everything back and waited again.", stats.preemptions
+        )
 
     def _tokens(self, stats: EngineStats) -> Iterator[Metric]:
         by_source = {"computed": stats.computed_tokens, DEVICE: stats.reused_tokens}
-        yield self._counter("prompt_tokens", "Tokens of prompts by where they came from.", by_source, "source")
+        yield self._counter(
+            "prompt_tokens", "Tokens of prompts by where they came from.", by_source, "source"
+        )
         reused = {DEVICE: stats.reused_tokens}
         yield self._counter("reused_tokens", "Tokens of prompts that were not computed.", reused, "tier")
         yield self._counter("generation_tokens", "Tokens generated.", stats.generated_tokens)
@@ -71,7 +75,11 @@ class EngineFigures(Collector):
         for name, text, values in (
             ("slots_capacity", "Slots there are.", {pool.component: pool.capacity for pool in pools}),
             ("slots_used", "Slots not free.", {pool.component: pool.capacity - pool.free for pool in pools}),
-            ("slots_leased", "Held slots that running requests need.", {pool.component: pool.leased for pool in pools}),
+            (
+                "slots_leased",
+                "Held slots that running requests need.",
+                {pool.component: pool.leased for pool in pools},
+            ),
         ):
             family = GaugeMetricFamily(f"graftline_{name}", text, labels=["model_name", "component", "tier"])
             for component, count in values.items():

@@ -108,7 +108,8 @@ class Choice:
         generated: tokens so far.
         finished: whether its last piece was made.
         reuse: the engine's report, None before its first event.
-        submitted_s, first_s, last_s: `time.perf_counter` at submission and of the first and last event; 0.0 before.
+        submitted_s, first_s, last_s: `time.perf_counter` at submission and of the first and last event; 0.0
+            before.
     """
 
     def __init__(self, index: int, job: Job, tokenizer: Tokenizer) -> None:
@@ -169,4 +170,3 @@ class Choice:
         if event.finish_reason == "abort":
             return unavailable("the server stopped before the answer was complete", "stopping")
         return internal(self._request_id)
-

@@ -41,10 +41,14 @@ class Metrics:
         self._policy = policy
 
         def histogram(name: str, text: str, bounds: tuple[float, ...]) -> Histogram:
-            made = Histogram(f"graftline_{name}", text, ["model_name"], registry=self._registry, buckets=bounds)
+            made = Histogram(
+                f"graftline_{name}", text, ["model_name"], registry=self._registry, buckets=bounds
+            )
             return made.labels(model_name)
 
-        self._first = histogram("time_to_first_token_seconds", "From arrival to the first token.", FIRST_TOKEN_S)
+        self._first = histogram(
+            "time_to_first_token_seconds", "From arrival to the first token.", FIRST_TOKEN_S
+        )
         self._next = histogram("inter_token_latency_seconds", "From one token to the next.", NEXT_TOKEN_S)
         self._whole = histogram("e2e_request_latency_seconds", "From arrival to the end.", REQUEST_S)
         self._ended = Counter(

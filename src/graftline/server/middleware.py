@@ -24,7 +24,8 @@ def request_id_of(scope: Scope) -> str:
 class RequestIdMiddleware:
     """Gives each request an id, the client's own if it sent one, and puts it on every answer.
 
-    It is the outermost: what is raised inside and not answered becomes a 500 here, with the trace in the log only.
+    It is the outermost: what is raised inside and not answered becomes a 500 here, with the trace in the
+    log only.
     """
 
     def __init__(self, app: ASGIApp) -> None:

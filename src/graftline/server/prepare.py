@@ -9,7 +9,7 @@ from graftline.server.errors import ApiError, bad_request
 from graftline.server.schemas import GenerationBody
 
 GREEDY_BELOW = 1e-5
-"""Temperatures below this are taken as 0: dividing by them would overflow, and the likeliest token is certain."""
+"""Temperatures below this are taken as 0: dividing by them could overflow, and leaves one token anyway."""
 
 
 def session_of(body: GenerationBody, request: Request) -> str:
@@ -24,7 +24,9 @@ def stops_of(body: GenerationBody) -> tuple[str, ...]:
     return (body.stop,) if isinstance(body.stop, str) else tuple(body.stop)
 
 
-def sampling_of(body: GenerationBody, info: EngineInfo, max_tokens: int, logprobs: int | None) -> SamplingParams:
+def sampling_of(
+    body: GenerationBody, info: EngineInfo, max_tokens: int, logprobs: int | None
+) -> SamplingParams:
     """How tokens are chosen.
 
     Raises:
@@ -49,7 +51,9 @@ def sampling_of(body: GenerationBody, info: EngineInfo, max_tokens: int, logprob
     )
 
 
-def room(info: EngineInfo, prompt_tokens: int, max_tokens: int | None, default: int | None, param: str) -> int:
+def room(
+    info: EngineInfo, prompt_tokens: int, max_tokens: int | None, default: int | None, param: str
+) -> int:
     """How many tokens may be generated.
 
     Args:
@@ -76,8 +80,8 @@ def room(info: EngineInfo, prompt_tokens: int, max_tokens: int | None, default: 
 
 def _too_long(limit: int, prompt_tokens: int, wanted: int, param: str) -> ApiError:
     return bad_request(
-        f"the prompt has {prompt_tokens} tokens and {wanted} are to be generated, {prompt_tokens + wanted} in all;"
-        f" the limit is {limit}. Shorten the prompt or lower max_tokens",
+        f"the prompt has {prompt_tokens} tokens and {wanted} are to be generated, {prompt_tokens + wanted} in"
+        f" all; the limit is {limit}. Shorten the prompt or lower max_tokens",
         param if prompt_tokens >= limit else "max_tokens",
         "context_length_exceeded",
     )

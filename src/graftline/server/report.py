@@ -78,7 +78,9 @@ def timings(job: Job, choices: Sequence[Choice]) -> Timings:
 def report_line(job: Job, choices: Sequence[Choice]) -> str:
     """One line for the log."""
     report = cache_report(job, choices)
-    lost = f", lost {report.lost_tokens} to {report.limited_by} ({report.reason})" if report.lost_tokens else ""
+    lost = (
+        f", lost {report.lost_tokens} to {report.limited_by} ({report.reason})" if report.lost_tokens else ""
+    )
     return (
         f"request {job.request_id}: session {job.session_id or '-'}, prompt {job.prompt_tokens},"
         f" matched {report.matched_tokens}, reused {report.reused_tokens}{lost},"

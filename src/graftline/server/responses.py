@@ -181,7 +181,7 @@ class ChatChunkChoice(ResponseBody):
 
 
 class Chunk(Answer):
-    """What both kinds of chunk share; `cache` and `timings` come with the last one that has neither successor."""
+    """What both kinds of chunk share; `cache` and `timings` come with the last one."""
 
     usage: Usage | None = None
     cache: CacheReport | None = None

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from graftline.engine.api import Engine
-from graftline.errors import CapacityError, ConfigError
+from graftline.errors import CapacityError, ConfigError, EngineClosedError
 from graftline.server.bridge import Arrival, EventQueue
 from graftline.server.errors import ApiError, from_engine
 from graftline.server.job import Choice, Job, Piece
@@ -33,7 +33,12 @@ class Run:
     """
 
     def __init__(
-        self, job: Job, engine: Engine, tokenizer: Tokenizer, metrics: Metrics, on_close: Callable[[Run], None]
+        self,
+        job: Job,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        metrics: Metrics,
+        on_close: Callable[[Run], None],
     ) -> None:
         self.job = job
         self._engine = engine
@@ -93,7 +98,7 @@ class Run:
             choice.engine_id = self._engine.submit(
                 self.job.engine_request(choice.index), self._events.sink(choice.index)
             )
-        except (ConfigError, CapacityError) as error:
+        except (ConfigError, CapacityError, EngineClosedError) as error:
             self._metrics.ended("refused", 0.0)
             raise from_engine(error) from error
 
@@ -117,5 +122,7 @@ class Run:
 
     def _finish(self, choice: Choice, arrival: Arrival, outcome: str) -> None:
         self._metrics.ended(outcome, choice.last_s - choice.submitted_s)
-        if arrival.event.finish_reason is None and choice.engine_id is not None:  # a stop text: the engine goes on
+        if (
+            arrival.event.finish_reason is None and choice.engine_id is not None
+        ):  # a stop text: the engine goes on
             self._engine.abort(choice.engine_id)

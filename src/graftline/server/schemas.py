@@ -1,4 +1,4 @@
-"""Bodies of requests. Unknown fields are kept apart, never refused; see `fields.py` for what happens to them."""
+"""Bodies of requests. Unknown fields are kept apart and not refused here; see `fields.py`."""
 
 from __future__ import annotations
 
@@ -34,8 +34,12 @@ class GenerationBody(RequestBody):
     model: str | None = Field(None, description="A served name; the served model when left out.")
     max_tokens: int | None = Field(None, ge=1, description="Most tokens to generate.")
     temperature: float | None = Field(None, ge=0, description="0 is greedy; 1 when left out.")
-    top_p: float | None = Field(None, gt=0, le=1, description="Nucleus: the likeliest tokens of this total chance.")
-    top_k: int | None = Field(None, ge=-1, le=2**31 - 1, description="The likeliest so many; 0 or -1 for all.")
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="Nucleus: the likeliest tokens of this total chance."
+    )
+    top_k: int | None = Field(
+        None, ge=-1, le=2**31 - 1, description="The likeliest so many; 0 or -1 for all."
+    )
     min_p: float | None = Field(None, ge=0, le=1, description="Least chance relative to the likeliest token.")
     seed: Seed | None = Field(None, description="Makes sampling repeatable; choice i uses seed + i.")
     stop: Text | Annotated[list[Text], Field(max_length=MAX_STOPS)] | None = Field(
@@ -57,7 +61,9 @@ class GenerationBody(RequestBody):
     cache_salt: str | None = Field(
         None, max_length=1024, description="Prompts of different salts never share anything."
     )
-    use_cache: bool | None = Field(None, description="False computes the whole prompt and keeps nothing of it.")
+    use_cache: bool | None = Field(
+        None, description="False computes the whole prompt and keeps nothing of it."
+    )
     priority: int | None = Field(None, ge=-(2**31), le=2**31 - 1, description="Larger runs first.")
     user: str | None = Field(None, description="Accepted, not used.")
 
@@ -115,7 +121,9 @@ class TemplateBody(RequestBody):
     messages: Annotated[list[Message], Field(min_length=1)]
     tools: list[Tool] | None = None
     chat_template_kwargs: dict[str, Any] | None = Field(None, description="More variables of the template.")
-    add_generation_prompt: bool | None = Field(None, description="Whether the assistant's turn is opened; true.")
+    add_generation_prompt: bool | None = Field(
+        None, description="Whether the assistant's turn is opened; true."
+    )
 
 
 class ChatBody(GenerationBody, TemplateBody):
@@ -123,7 +131,9 @@ class ChatBody(GenerationBody, TemplateBody):
 
     max_completion_tokens: int | None = Field(None, ge=1, description="Before max_tokens, if both are given.")
     logprobs: bool | None = Field(None, description="Log-probabilities of the tokens of the answer.")
-    top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS, description="And of so many others at each place.")
+    top_logprobs: int | None = Field(
+        None, ge=0, le=MAX_LOGPROBS, description="And of so many others at each place."
+    )
     tool_choice: Literal["none", "auto"] | None = Field(None, description="`none` hides the tools.")
 
 
@@ -135,7 +145,9 @@ class CompletionBody(GenerationBody):
 
     prompt: Prompt = Field(description="A text, token ids, or a list of either.")
     echo: bool | None = Field(None, description="Put the prompt before the answer.")
-    logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS, description="Log-probabilities of so many tokens.")
+    logprobs: int | None = Field(
+        None, ge=0, le=MAX_LOGPROBS, description="Log-probabilities of so many tokens."
+    )
 
 
 class TokenizeBody(RequestBody):

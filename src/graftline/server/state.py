@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from enum import Enum
@@ -15,9 +16,11 @@ from graftline.server.metrics import Metrics
 from graftline.server.run import Run
 from graftline.server.tokens import Tokenizer
 
+logger = logging.getLogger(__name__)
+
 
 class Phase(Enum):
-    """`LOADING` until the engine is there; `DRAINING` finishes what runs; `FAILED` has no engine and never will."""
+    """`LOADING` until the engine is there; `DRAINING` finishes what runs; `FAILED` has no engine."""
 
     LOADING = "loading"
     READY = "ready"
@@ -88,7 +91,9 @@ class State:
         """
         if self._backend is None:
             failed = self.phase is Phase.FAILED
-            raise unavailable("the model could not be loaded" if failed else "the model is being loaded", self.phase.value)
+            raise unavailable(
+                "the model could not be loaded" if failed else "the model is being loaded", self.phase.value
+            )
         return self._backend
 
     def admit(self) -> Backend:
@@ -113,6 +118,11 @@ class State:
         run.start()
         return run
 
+    def log_prompt(self, job: Job, prompt: str) -> None:
+        """Writes a prompt to the log, if that was asked for."""
+        if self.config.log_prompts:
+            logger.debug("request %s: prompt %r", job.request_id, prompt)
+
     def check_model(self, name: str | None) -> str:
         """The name under which an answer goes out.
 
@@ -123,5 +133,10 @@ class State:
             return self.config.model_names[0]
         if name not in self.config.model_names:
             served = ", ".join(self.config.model_names)
-            raise ApiError(404, f"the model '{name[:200]}' is not served here; served: {served}", "model", "model_not_found")
+            raise ApiError(
+                404,
+                f"the model '{name[:200]}' is not served here; served: {served}",
+                "model",
+                "model_not_found",
+            )
         return name

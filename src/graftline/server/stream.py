@@ -60,10 +60,10 @@ async def events(run: Run, chunks: Chunks, wishes: UsageWishes) -> AsyncGenerato
             yield _event(chunks.empty().model_copy(update=_reports(run)))
         yield DONE
     except ApiError as error:
-        yield format_sse_event(data_str=error.response().body.decode())
+        yield format_sse_event(data_str=error.json())
     except Exception:
         logger.exception("request %s failed", run.job.request_id)
-        yield format_sse_event(data_str=internal(run.job.request_id).response().body.decode())
+        yield format_sse_event(data_str=internal(run.job.request_id).json())
     finally:
         run.close()
 
@@ -111,8 +111,8 @@ async def with_pings(source: AsyncGenerator[bytes, None], silence_s: float) -> A
 class RunResponse(EventSourceResponse):
     """Streams a run; closes it when the stream ends in whatever way.
 
-    When the client goes, Starlette cancels the stream; a generator that waits for a slow client to read is not
-    told of that, so the run is closed here and not only in the generator.
+    When the client goes, Starlette cancels the stream; a generator that waits for a slow client to read is
+    not told of that, so the run is closed here and not only in the generator.
 
     Args:
         run: a started run; owned from now on.

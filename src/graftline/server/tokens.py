@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 import jinja2
 import numpy as np
@@ -18,13 +18,16 @@ from graftline.server.detokenize import BROKEN, Detokenizer
 from graftline.server.errors import bad_request
 
 RESERVED = frozenset(
-    "conversation messages tools documents chat_template add_generation_prompt continue_final_message tokenize"
-    " sanitize_control_tokens padding truncation max_length return_tensors return_dict"
-    " return_assistant_tokens_mask tokenizer_kwargs".split()
+    (
+        *("conversation", "messages", "tools", "documents", "chat_template", "add_generation_prompt"),
+        *("continue_final_message", "tokenize", "sanitize_control_tokens", "padding", "truncation"),
+        *("max_length", "return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs"),
+    )
 )
 """Names that `apply_chat_template` keeps for itself; a request must not set them as template variables."""
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,9 @@ class Tokenizer:
         """
         if not self.has_template:
             raise bad_request(
-                "this model's tokenizer has no chat template; use /v1/completions", "messages", "no_chat_template"
+                "this model's tokenizer has no chat template; use /v1/completions",
+                "messages",
+                "no_chat_template",
             )
         if taken := RESERVED & chat.variables.keys():
             raise bad_request(
@@ -132,7 +137,7 @@ class Tokenizer:
         """Ends the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _on_thread(self, function: Any, *arguments: Any) -> Any:
+    async def _on_thread(self, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def _encode(self, text: str, special: bool) -> Tokens:
@@ -157,7 +162,9 @@ class Tokenizer:
                 **chat.variables,
             )
         except (jinja2.TemplateError, ValueError, TypeError, KeyError) as error:
-            raise bad_request(f"the chat template refused this chat: {error}", "messages", "template_error") from error
+            raise bad_request(
+                f"the chat template refused this chat: {error}", "messages", "template_error"
+            ) from error
         return str(text)
 
     def _marks(self, chat: Chat, text: str, tokens: Tokens) -> tuple[int, ...]:

@@ -28,13 +28,18 @@ EMBEDDING_STD = 1.5
 """Of an embedding as it enters the first layer. Larger, and layers hardly change the logits; smaller, and
 greedy text falls into short loops in families that normalise what a layer adds."""
 
+QUERY_SHARPNESS = 2.0
+"""Standard deviation of attention scores. At 1 attention is close to a mean over all tokens, which hardly
+changes with one more token, so greedy text often ends in one token repeated; at 2 it picks a few tokens."""
+
 Rule = Callable[[Tensor, torch.Generator], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the rules need to know of the whole model: its width, and what it multiplies embeddings by."""
+    """What the rules need to know of the whole model: its modules, its width, its factor on embeddings."""
 
+    modules: dict[str, nn.Module]
     hidden_size: int
     embedding_scale: float
 
@@ -47,8 +52,8 @@ def initialise(model: PreTrainedModel, seed: int) -> None:
     Raises:
         ConfigError: a parameter for which there is no rule.
     """
-    modules = dict(model.named_modules())
     facts = _Facts(
+        modules=dict(model.named_modules()),
         hidden_size=model.config.get_text_config().hidden_size,
         embedding_scale=float(getattr(model.base_model, "normalizer", 1.0)),
     )
@@ -58,8 +63,7 @@ def initialise(model: PreTrainedModel, seed: int) -> None:
             if id(tensor) in seen:
                 continue  # one tensor under two names: an embedding tied to the head, or a shared block
             seen.add(id(tensor))
-            owner = modules[name.rpartition(".")[0]]
-            values = _values(name, tensor.detach(), owner, facts, _generator(name, seed))
+            values = _values(name, tensor.detach(), facts, _generator(name, seed))
             if values is not None:
                 tensor.copy_(values)
 
@@ -69,16 +73,19 @@ def _generator(name: str, seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
-def _values(
-    name: str, tensor: Tensor, owner: nn.Module, facts: _Facts, generator: torch.Generator
-) -> Tensor | None:
+def _values(name: str, tensor: Tensor, facts: _Facts, generator: torch.Generator) -> Tensor | None:
     """New values, or None where the constructor's constant is right."""
+    owner_name = name.rpartition(".")[0]
+    owner = facts.modules[owner_name]
     if not tensor.is_floating_point():
         return _expert_table(tensor) if name.endswith("tid2eid") else None
     if isinstance(owner, nn.Embedding):
         # Some families multiply embeddings on the way in; the product is what counts.
         scale = float(getattr(owner, "embed_scale", facts.embedding_scale))
         return _normal(tensor, generator, EMBEDDING_STD / scale)
+    if re.search(r"\.(q|query)_(norm|layernorm)\.weight$", name):
+        # A scale of 1 is stored as 1, or as 0 by layers that add 1 themselves.
+        return tensor + (_sharpness(owner_name, facts) - 1.0)
     rules = _SAFE_GATE_RULES + _RULES if getattr(owner, "safe_gate", False) else _RULES
     for pattern, rule in rules:
         if re.search(pattern, name):
@@ -87,7 +94,15 @@ def _values(
         raise ConfigError(
             f"no rule initialises '{name}' of {type(owner).__name__}", hint="add one to zoo/initialise.py"
         )
-    return _normal(tensor, generator, _fan_in(name, tensor, facts.hidden_size) ** -0.5)
+    sharpness = _sharpness(owner_name, facts) if re.search(r"\.q(_b)?_proj\.weight$", name) else 1.0
+    return _normal(tensor, generator, sharpness * _fan_in(name, tensor, facts.hidden_size) ** -0.5)
+
+
+def _sharpness(projection: str, facts: _Facts) -> float:
+    """Factor on the queries that a projection or a norm gives to its attention module."""
+    attention = facts.modules[projection.rpartition(".")[0]]
+    # A few families leave out the division by sqrt(head_dim), which makes attention sharp enough.
+    return 1.0 if getattr(attention, "scaling", None) == 1.0 else QUERY_SHARPNESS
 
 
 def _fan_in(name: str, tensor: Tensor, hidden_size: int) -> int:

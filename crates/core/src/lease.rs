@@ -1,0 +1,150 @@
+//! Leases: protection of exactly the pages that a boundary needs (rules L-1 to L-5).
+//!
+//! A lock is a place, not a receipt: component `c` of a lease at boundary `b` protects the pages
+//! `[first_page(b), b)`, whatever is or will be held there. So release undoes acquire exactly, however often
+//! the nodes between were split, emptied or healed.
+
+use smallvec::SmallVec;
+
+use crate::arena::Handle;
+use crate::boundaries::Voters;
+use crate::error::{Error, Result};
+use crate::key::Namespace;
+use crate::node::NodeId;
+use crate::plan::{HeldParts, Lease};
+use crate::tree::{LeaseRecord, Tree};
+
+impl Tree {
+    /// Protects the boundary of a match and counts a use of it.
+    ///
+    /// Splits the node in which the boundary lies. Cost: O(nodes that the boundary needs).
+    ///
+    /// # Errors
+    /// The match is out of date: its boundary is not valid any more.
+    pub fn lease(&mut self, namespace: &Namespace, boundary_tokens: u64, node: Handle) -> Result<Lease> {
+        let boundary = u32::try_from(boundary_tokens / u64::from(self.page_tokens)).unwrap_or(u32::MAX);
+        if boundary == 0 {
+            let root = self.root(namespace);
+            return Ok(self.open_lease(root, 0));
+        }
+        let mut node = self.node(node)?;
+        while self.nodes[node].start >= boundary {
+            // split since the match
+            let Some(above) = self.nodes[node].parent else { break };
+            node = above;
+        }
+        let end = self.nodes[node].end();
+        if end < boundary || self.deepest_agreed(node, Voters::All, boundary) != boundary {
+            let message = format!("boundary {boundary_tokens} is not valid any more");
+            return Err(Error::stale(message, "values were evicted; match again"));
+        }
+        if end > boundary {
+            node = self.split(node, boundary);
+        }
+        let granted = self.open_lease(node, boundary);
+        self.touch(node, boundary, &[]);
+        Ok(granted)
+    }
+
+    /// Locks what `boundary`, the end of `node`, needs of every component.
+    pub(crate) fn open_lease(&mut self, node: NodeId, boundary: u32) -> Lease {
+        self.nodes[node].leases += 1;
+        let held: Vec<HeldParts> =
+            (0..self.components.len()).map(|component| self.lock(node, component, boundary)).collect();
+        self.rank_node(node);
+        let protects = SmallVec::from_elem(true, self.components.len());
+        let record = self.leases.insert(LeaseRecord { node, boundary, protects });
+        let boundary_tokens = u64::from(boundary) * u64::from(self.page_tokens);
+        Lease { handle: self.leases.handle(record), boundary_tokens, held }
+    }
+
+    /// Adds one lock on the pages that `boundary` needs of a component; returns what is held of them, as far
+    /// back from the boundary as there is no gap.
+    fn lock(&mut self, node: NodeId, component: usize, boundary: u32) -> HeldParts {
+        let first = self.first_page(component, boundary);
+        let mut parts = Vec::new();
+        let mut pages = 0;
+        let mut gapless = true;
+        let mut next = Some(node);
+        while let Some(step) = next {
+            let (start, end) = (self.nodes[step].start, self.nodes[step].end());
+            next = self.nodes[step].parent;
+            if end <= first || next.is_none() {
+                break;
+            }
+            let holding = self.holding_mut(step, component);
+            gapless &= !holding.is_empty() && holding.end() == end;
+            if gapless {
+                let mut part = holding.slots.clone();
+                part.skip(first.saturating_sub(holding.first) as usize);
+                pages += part.len() as u32;
+                parts.push(part);
+                gapless = holding.first == start;
+            }
+            let before = holding.locks.first();
+            holding.locks.add(first.max(start), 1);
+            if holding.locks.first() != before {
+                self.rank_holding(step, component);
+            }
+        }
+        parts.reverse();
+        HeldParts { first_page: boundary - pages, pages, parts }
+    }
+
+    /// Takes back one lock on the pages that `boundary` needs of a component.
+    fn unlock(&mut self, node: NodeId, component: usize, boundary: u32) {
+        let first = self.first_page(component, boundary);
+        let mut next = Some(node);
+        while let Some(step) = next {
+            let (start, end) = (self.nodes[step].start, self.nodes[step].end());
+            next = self.nodes[step].parent;
+            if end <= first || next.is_none() {
+                break;
+            }
+            let locks = &mut self.holding_mut(step, component).locks;
+            let before = locks.first();
+            locks.remove(first.max(start));
+            if locks.first() != before {
+                self.rank_holding(step, component);
+            }
+        }
+    }
+
+    /// Gives a lease back. Cost: O(nodes that the boundary needs).
+    ///
+    /// # Errors
+    /// It was released before.
+    pub fn release(&mut self, lease: Handle) -> Result<()> {
+        let record = self.lease_record(lease)?;
+        let LeaseRecord { node, boundary, protects } = self.leases.remove(record);
+        for component in (0..protects.len()).filter(|&component| protects[component]) {
+            self.unlock(node, component, boundary);
+        }
+        self.nodes[node].leases -= 1;
+        self.rank_node(node);
+        self.prune(node);
+        Ok(())
+    }
+
+    /// Lets some components of a lease go early: a window left behind, a checkpoint copied (rule L-3).
+    ///
+    /// # Errors
+    /// The lease was released, or no component has one of the names; nothing is let go then.
+    pub fn release_components<'a>(
+        &mut self,
+        lease: Handle,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<()> {
+        let record = self.lease_record(lease)?;
+        let components: Result<SmallVec<[usize; 8]>> =
+            names.into_iter().map(|name| self.component(name)).collect();
+        for component in components? {
+            let LeaseRecord { node, boundary, protects } = &mut self.leases[record];
+            let (node, boundary) = (*node, *boundary);
+            if std::mem::take(&mut protects[component]) {
+                self.unlock(node, component, boundary);
+            }
+        }
+        Ok(())
+    }
+}

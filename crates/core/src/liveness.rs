@@ -1,0 +1,203 @@
+//! Which values a boundary can still use, and the order in which the others and they may leave.
+//!
+//! A value is *live* when it lies between the first page that the shallowest and the end that the deepest
+//! agreed boundary of its node need, or when a boundary below needs it; else it is *dead* (rule E-1). Values
+//! of one boundary are thus judged together: when a state goes, the pages that only that state made usable
+//! are dead from then on, in every pool.
+
+use crate::boundaries::Voters;
+use crate::candidates::Key;
+use crate::node::NodeId;
+use crate::tree::Tree;
+
+/// Pages of one run that may leave: dead ones at the head, dead ones at the tail, then live ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Evictable {
+    pub(crate) dead_head: u32,
+    pub(crate) dead_tail: u32,
+    pub(crate) live: u32,
+}
+
+impl Evictable {
+    pub(crate) fn dead(self) -> u32 {
+        self.dead_head + self.dead_tail
+    }
+
+    pub(crate) fn all(self) -> u32 {
+        self.dead() + self.live
+    }
+}
+
+impl Tree {
+    /// Finds the node's agreed boundaries again and carries a change upward (rule E-1).
+    pub(crate) fn reconsider(&mut self, node: NodeId) {
+        let here = &self.nodes[node];
+        let before = here.first_boundary();
+        let deepest = if here.pages == 0 { 0 } else { self.deepest_agreed(node, Voters::All, here.end()) };
+        let shallowest = if deepest == 0 { 0 } else { self.shallowest_agreed(node) };
+        self.nodes[node].deepest = deepest;
+        self.nodes[node].shallowest = shallowest;
+        self.rank_node(node);
+        self.carry_up(node, before);
+    }
+
+    /// Tells the ancestors that the shallowest boundary in or below `node` changed.
+    pub(crate) fn carry_up(&mut self, node: NodeId, before: u32) {
+        let (mut node, mut before) = (node, before);
+        while let Some(above) = self.nodes[node].parent {
+            let now = self.nodes[node].first_boundary();
+            if now == before {
+                return;
+            }
+            let above_before = self.nodes[above].first_boundary();
+            let below_before = self.nodes[above].below;
+            let below = if now != 0 && (below_before == 0 || now <= below_before) {
+                now
+            } else if below_before == before {
+                self.shallowest_below(above)
+            } else {
+                return;
+            };
+            if below == below_before {
+                return;
+            }
+            self.nodes[above].below = below;
+            self.rank_node(above);
+            (node, before) = (above, above_before);
+        }
+    }
+
+    /// Shallowest agreed boundary of all children. Cost: O(children), less where one has the least possible.
+    pub(crate) fn shallowest_below(&self, node: NodeId) -> u32 {
+        let least = self.nodes[node].end() + 1;
+        let mut shallowest = 0;
+        for child in self.children_of(node) {
+            let boundary = self.nodes[child].first_boundary();
+            if boundary != 0 && (shallowest == 0 || boundary < shallowest) {
+                shallowest = boundary;
+            }
+            if shallowest == least {
+                break;
+            }
+        }
+        shallowest
+    }
+
+    /// Reconsiders every descendant with a boundary that may need pages of `component` up to `last_page`.
+    pub(crate) fn reconsider_below(&mut self, node: NodeId, component: usize, last_page: u32) {
+        let mut pending: Vec<NodeId> = self.children_of(node).collect();
+        while let Some(child) = pending.pop() {
+            if self.first_page(component, self.nodes[child].start + 1) <= last_page {
+                self.reconsider(child);
+                pending.extend(self.children_of(child));
+            }
+        }
+    }
+
+    /// Hull of the node's pages that some boundary needs of a component; empty as (end, end).
+    fn live_span(&self, node: NodeId, component: usize) -> (u32, u32) {
+        let here = &self.nodes[node];
+        let end = here.end();
+        let (mut first, mut last) = (end, end);
+        if here.shallowest != 0 {
+            first = here.start.max(self.first_page(component, here.shallowest));
+            last = here.deepest;
+        }
+        if here.below != 0 {
+            let needed = here.start.max(self.first_page(component, here.below));
+            if needed < end {
+                (first, last) = (first.min(needed), end);
+            }
+        }
+        (first, last)
+    }
+
+    /// How many pages of the run are dead, at its head and at its tail.
+    pub(crate) fn dead_pages(&self, node: NodeId, component: usize) -> (u32, u32) {
+        let holding = self.holding(node, component);
+        let count = holding.count();
+        if count == 0 {
+            return (0, 0);
+        }
+        let (first, last) = self.live_span(node, component);
+        if first >= last || holding.first >= last {
+            return (count, 0); // all of it
+        }
+        let head = first.saturating_sub(holding.first).min(count);
+        let tail = holding.end().saturating_sub(last).min(count - head);
+        (head, tail)
+    }
+
+    /// Pages of the run that may leave now (rules E-2 to E-4).
+    pub(crate) fn evictable(&self, node: NodeId, component: usize) -> Evictable {
+        self.evictable_of(node, component, self.dead_pages(node, component))
+    }
+
+    fn evictable_of(&self, node: NodeId, component: usize, dead: (u32, u32)) -> Evictable {
+        let holding = self.holding(node, component);
+        let (count, (head, tail)) = (holding.count(), dead);
+        if self.closed(component) {
+            let here = &self.nodes[node];
+            if !holding.locks.is_empty() || here.children != 0 || here.leases != 0 {
+                return Evictable::default();
+            }
+            return Evictable { dead_head: 0, dead_tail: head + tail, live: count - head - tail };
+        }
+        if count == 0 {
+            return Evictable::default();
+        }
+        let Some(locked_from) = holding.locks.first().filter(|&page| page < holding.end()) else {
+            return Evictable { dead_head: head, dead_tail: tail, live: count - head - tail };
+        };
+        let open = locked_from.saturating_sub(holding.first);
+        let head = head.min(open);
+        Evictable { dead_head: head, dead_tail: 0, live: open - head }
+    }
+
+    /// Brings the candidates and counters of a node's holdings up to date.
+    pub(crate) fn rank_node(&mut self, node: NodeId) {
+        for component in 0..self.components.len() {
+            self.rank_holding(node, component);
+        }
+    }
+
+    /// Brings one holding's candidate and counters up to date. Cost: O(log candidates).
+    pub(crate) fn rank_holding(&mut self, node: NodeId, component: usize) {
+        let dead = self.dead_pages(node, component);
+        let pages = self.evictable_of(node, component, dead);
+        let leased = self.leased_pages(node, component);
+        self.count_pages(node, component, leased, dead.0 + dead.1);
+        if pages.all() == 0 {
+            self.device.pools[component].candidates.remove(node);
+        } else {
+            let key = self.key(node, component, pages);
+            self.device.pools[component].candidates.set(node, key);
+        }
+    }
+
+    /// Where a holding stands among the candidates.
+    pub(crate) fn key(&self, node: NodeId, component: usize, pages: Evictable) -> Key {
+        let usage = &self.holding(node, component).usage;
+        let start = self.nodes[node].start;
+        Key { live: pages.dead() == 0, rank: usage.rank, tick: usage.last_tick, start }
+    }
+
+    /// Pages of the run that a lease protects.
+    pub(crate) fn leased_pages(&self, node: NodeId, component: usize) -> u32 {
+        let holding = self.holding(node, component);
+        match holding.locks.first() {
+            Some(page) if !holding.is_empty() => holding.end().saturating_sub(page.max(holding.first)),
+            _ => 0,
+        }
+    }
+
+    /// Brings the counters of leased and dead pages up to date for one holding (rule L-5).
+    fn count_pages(&mut self, node: NodeId, component: usize, leased: u32, dead: u32) {
+        let holding = self.holding_mut(node, component);
+        let leased_before = std::mem::replace(&mut holding.leased_pages, leased);
+        let dead_before = std::mem::replace(&mut holding.dead_pages, dead);
+        let counters = &mut self.device.pools[component].counters;
+        counters.leased = counters.leased + u64::from(leased) - u64::from(leased_before);
+        counters.dead = counters.dead + u64::from(dead) - u64::from(dead_before);
+    }
+}

@@ -1,0 +1,17 @@
+//! Least recently used leaves first.
+
+use super::{Policy, Usage};
+
+/// Plain recency: the rank is the tick of the last use.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lru;
+
+impl Policy for Lru {
+    fn name(&self) -> &'static str {
+        "lru"
+    }
+
+    fn rank(&self, usage: &Usage) -> f64 {
+        usage.last_tick as f64
+    }
+}

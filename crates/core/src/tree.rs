@@ -1,0 +1,298 @@
+//! The tree's state and the small steps that every operation is made of.
+
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use smallvec::SmallVec;
+
+use crate::arena::{Arena, Handle, Id};
+use crate::candidates::Candidates;
+use crate::children::ChildIndex;
+use crate::error::{Error, Result};
+use crate::key::{Namespace, PageKey};
+use crate::node::{Holding, Node, NodeId};
+use crate::plan::{Event, PoolStats, Tier, TreeStats};
+use crate::policy::Policy;
+use crate::rule::Rule;
+use crate::run::Run;
+
+/// One component of a model: a name and where its values may be reused.
+#[derive(Clone, Debug)]
+pub struct Component {
+    /// Unique in its tree.
+    pub name: String,
+    /// Where its values may be reused.
+    pub rule: Rule,
+}
+
+/// A lease that is out: the node at whose end its boundary lies, and the components it still protects.
+#[derive(Debug)]
+pub(crate) struct LeaseRecord {
+    pub(crate) node: NodeId,
+    pub(crate) boundary: u32,
+    pub(crate) protects: SmallVec<[bool; 8]>,
+}
+
+/// Pages of one component: kept up to date, never found by walking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) held: u64,
+    pub(crate) leased: u64,
+    pub(crate) dead: u64,
+}
+
+/// What one component has in one tier.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    pub(crate) candidates: Candidates,
+    pub(crate) counters: Counters,
+}
+
+/// What is held in one tier, by node and component.
+#[derive(Debug, Default)]
+pub(crate) struct Layer {
+    pub(crate) holdings: Vec<Holding>,
+    pub(crate) pools: Vec<Pool>,
+}
+
+/// A radix tree of prefixes with a vote of components on what may be reused.
+#[derive(Debug)]
+pub struct Tree {
+    pub(crate) components: Vec<Component>,
+    pub(crate) page_tokens: u32,
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) record_events: bool,
+    pub(crate) nodes: Arena<Node>,
+    pub(crate) leases: Arena<LeaseRecord>,
+    pub(crate) children: ChildIndex,
+    pub(crate) roots: HashMap<Arc<Namespace>, NodeId>,
+    pub(crate) namespaces: HashMap<NodeId, Arc<Namespace>>,
+    pub(crate) page_keys: HashMap<NodeId, Vec<PageKey>>,
+    pub(crate) device: Layer,
+    pub(crate) events: Vec<Event>,
+    pub(crate) path_pages: u64,
+    /// Counts uses (rule P-1).
+    pub(crate) clock: u64,
+    /// Nodes ever made.
+    pub(crate) born: u64,
+}
+
+impl Tree {
+    /// An empty tree.
+    ///
+    /// # Errors
+    /// No component, two of one name, or a page of less than one token.
+    pub fn new(
+        components: Vec<Component>,
+        page_tokens: u32,
+        policy: Box<dyn Policy>,
+        record_events: bool,
+    ) -> Result<Self> {
+        if page_tokens < 1 {
+            return Err(Error::config(format!("page_tokens is {page_tokens}, it must be at least 1")));
+        }
+        let names: Vec<&str> = components.iter().map(|component| component.name.as_str()).collect();
+        if names.is_empty() || names.iter().collect::<HashSet<_>>().len() != names.len() {
+            let message =
+                format!("components {names:?}: at least one is needed, each with a name of its own");
+            return Err(Error::config(message));
+        }
+        let pools = components.iter().map(|_| Pool::default()).collect();
+        Ok(Self {
+            components,
+            page_tokens,
+            policy,
+            record_events,
+            nodes: Arena::new(),
+            leases: Arena::new(),
+            children: ChildIndex::default(),
+            roots: HashMap::default(),
+            namespaces: HashMap::default(),
+            page_keys: HashMap::default(),
+            device: Layer { holdings: Vec::new(), pools },
+            events: Vec::new(),
+            path_pages: 0,
+            clock: 0,
+            born: 0,
+        })
+    }
+
+    /// The components, in the order in which they are reported.
+    #[must_use]
+    pub fn components(&self) -> &[Component] {
+        &self.components
+    }
+
+    /// Tokens a page.
+    #[must_use]
+    pub fn page_tokens(&self) -> u32 {
+        self.page_tokens
+    }
+
+    /// Index of a component.
+    ///
+    /// # Errors
+    /// No component has that name.
+    pub fn component(&self, name: &str) -> Result<usize> {
+        self.components.iter().position(|component| component.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.components.iter().map(|component| component.name.as_str()).collect();
+            Error::Config {
+                message: format!("no component is named '{name}'"),
+                hint: format!("the components are {}", known.join(", ")),
+            }
+        })
+    }
+
+    /// Sizes, kept by counters (rule L-5).
+    #[must_use]
+    pub fn stats(&self) -> TreeStats {
+        let pool = |pool: &Pool| PoolStats {
+            tier: Tier::Device,
+            held_pages: pool.counters.held,
+            leased_pages: pool.counters.leased,
+            dead_pages: pool.counters.dead,
+        };
+        TreeStats {
+            nodes: self.nodes.len(),
+            leases: self.leases.len(),
+            path_pages: self.path_pages,
+            pools: self.device.pools.iter().map(pool).collect(),
+        }
+    }
+
+    /// Events since the last call, oldest first (rule V-1).
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    // -- small questions ---------------------------------------------------------------------------
+
+    #[inline]
+    pub(crate) fn rule(&self, component: usize) -> Rule {
+        self.components[component].rule
+    }
+
+    /// First page that `boundary` (in pages) needs of a component.
+    #[inline]
+    pub(crate) fn first_page(&self, component: usize, boundary: u32) -> u32 {
+        self.rule(component).first_page(boundary, self.page_tokens)
+    }
+
+    /// Whether the component's values leave from the tail of a path only (rule E-3).
+    #[inline]
+    pub(crate) fn closed(&self, component: usize) -> bool {
+        self.rule(component).prefix_closed()
+    }
+
+    /// What a component holds of a node on the device.
+    #[inline]
+    pub(crate) fn holding(&self, node: NodeId, component: usize) -> &Holding {
+        &self.device.holdings[node.index() * self.components.len() + component]
+    }
+
+    #[inline]
+    pub(crate) fn holding_mut(&mut self, node: NodeId, component: usize) -> &mut Holding {
+        &mut self.device.holdings[node.index() * self.components.len() + component]
+    }
+
+    /// Node of a handle.
+    pub(crate) fn node(&self, handle: Handle) -> Result<NodeId> {
+        self.nodes.find(handle).ok_or_else(|| {
+            let bits = handle.to_bits();
+            Error::stale(format!("node {bits} is not in the tree any more"), "match again")
+        })
+    }
+
+    /// Record of a lease.
+    pub(crate) fn lease_record(&self, handle: Handle) -> Result<Id> {
+        self.leases.find(handle).ok_or_else(|| {
+            let bits = handle.to_bits();
+            Error::stale(format!("lease {bits} was released before"), "release a lease once")
+        })
+    }
+
+    /// The node and its ancestors, the root left out.
+    pub(crate) fn path_up(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        let mut next = Some(node);
+        std::iter::from_fn(move || {
+            let here = next?;
+            next = self.nodes[here].parent;
+            next.is_some().then_some(here)
+        })
+    }
+
+    // -- topology ----------------------------------------------------------------------------------
+
+    /// Root of a namespace, made when it is first leased.
+    pub(crate) fn root(&mut self, namespace: &Namespace) -> NodeId {
+        if let Some(&root) = self.roots.get(namespace) {
+            return root;
+        }
+        let root = self.add_node(None, None, 0);
+        self.nodes[root].root = Some(root);
+        let namespace = Arc::new(namespace.clone());
+        self.namespaces.insert(root, Arc::clone(&namespace));
+        self.roots.insert(namespace, root);
+        root
+    }
+
+    /// A node that holds nothing yet; the caller gives it its place among the others.
+    pub(crate) fn add_node(&mut self, root: Option<NodeId>, parent: Option<NodeId>, start: u32) -> NodeId {
+        self.born += 1;
+        let node = self.nodes.insert(Node::new(self.born, root, parent, start));
+        let holdings = (node.index() + 1) * self.components.len();
+        if self.device.holdings.len() < holdings {
+            self.device.holdings.resize_with(holdings, Holding::new);
+        }
+        node
+    }
+
+    /// A new node below `parent` that holds nothing yet; the tokens are copied.
+    pub(crate) fn add_leaf(&mut self, parent: NodeId, tokens: &[u32]) -> NodeId {
+        let above = &self.nodes[parent];
+        let leaf = self.add_node(above.root, Some(parent), above.end());
+        let pages = (tokens.len() / self.page_tokens as usize) as u32;
+        self.nodes[leaf].tokens = Run::from(tokens);
+        self.nodes[leaf].pages = pages;
+        self.path_pages += u64::from(pages);
+        self.link_child(parent, leaf);
+        leaf
+    }
+
+    /// How many whole pages of the node begin `tokens`.
+    #[inline]
+    pub(crate) fn common_pages(&self, node: NodeId, tokens: &[u32]) -> u32 {
+        let page = self.page_tokens as usize;
+        let mine = &self.nodes[node].tokens;
+        let count = mine.len().min(tokens.len() / page * page);
+        (common_tokens(&mine[..count], &tokens[..count]) / page) as u32
+    }
+}
+
+/// Tokens compared at once: long enough for the speed of memory, short enough to find a difference soon.
+const STRIDE: usize = 512;
+
+/// How many leading tokens of two equally long slices are equal.
+fn common_tokens(mine: &[u32], theirs: &[u32]) -> usize {
+    let strides = mine.chunks(STRIDE).zip(theirs.chunks(STRIDE));
+    let equal: usize = strides.take_while(|(a, b)| a == b).map(|(a, _)| a.len()).sum();
+    let rest = mine[equal..].iter().zip(&theirs[equal..]);
+    equal + rest.take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common_tokens;
+
+    #[test]
+    fn a_difference_is_found_anywhere() {
+        let mine: Vec<u32> = (0..2000).collect();
+        for place in [0, 1, 511, 512, 513, 1024, 1999] {
+            let mut theirs = mine.clone();
+            theirs[place] += 1;
+            assert_eq!(common_tokens(&mine, &theirs), place);
+        }
+        assert_eq!(common_tokens(&mine, &mine), 2000);
+        assert_eq!(common_tokens(&[], &[]), 0);
+    }
+}

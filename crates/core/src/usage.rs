@@ -1,0 +1,56 @@
+//! Uses: what a lease or an insertion touches (rule P-1).
+
+use crate::node::{Holding, NodeId};
+use crate::plan::Piece;
+use crate::tree::Tree;
+
+impl Tree {
+    /// Counts a use of what `boundary` needs on the path to `node`, and of holdings that are new.
+    ///
+    /// In the order of the components, shallow before deep, so that of equally useful windows and
+    /// checkpoints the shallow ones are the older. `fresh` are, by component, the pages that got a value just
+    /// now, in order; none at all when it is empty.
+    pub(crate) fn touch(&mut self, node: NodeId, boundary: u32, fresh: &[Vec<Piece>]) {
+        let path: Vec<NodeId> = self.path_up(node).collect();
+        for component in 0..self.components.len() {
+            let first = self.first_page(component, boundary);
+            let new = fresh.get(component).map_or(&[][..], Vec::as_slice);
+            let shallowest = new.first().map_or(first, |run| run.first_page.min(first));
+            let deep = path.iter().take_while(|&&step| self.nodes[step].end() > shallowest).count();
+            for &step in path[..deep].iter().rev() {
+                let holding = self.holding(step, component);
+                let needed = !holding.is_empty() && holding.first < boundary && first < holding.end();
+                if needed || holds_any(holding, new) {
+                    self.touch_holding(step, component);
+                }
+            }
+        }
+    }
+
+    /// One use of one holding.
+    fn touch_holding(&mut self, node: NodeId, component: usize) {
+        self.clock += 1;
+        let mut usage = self.holding(node, component).usage;
+        usage.last_tick = self.clock;
+        usage.uses += 1;
+        usage.rank = self.policy.rank(&usage);
+        self.holding_mut(node, component).usage = usage;
+        self.move_candidate(node, component);
+    }
+
+    /// Moves a holding's candidate, if it has one, to where its usage belongs.
+    fn move_candidate(&mut self, node: NodeId, component: usize) {
+        let usage = self.holding(node, component).usage;
+        let candidates = &mut self.device.pools[component].candidates;
+        if let Some(mut key) = candidates.key(node) {
+            (key.rank, key.tick) = (usage.rank, usage.last_tick);
+            candidates.set(node, key);
+        }
+    }
+}
+
+/// Whether some page of the runs is held here.
+pub(crate) fn holds_any(holding: &Holding, runs: &[Piece]) -> bool {
+    let touches = |run: &Piece| run.first_page < holding.end() && holding.first < run.end_page();
+    !holding.is_empty() && runs.iter().any(touches)
+}
