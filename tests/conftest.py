@@ -12,7 +12,13 @@ from hypothesis import HealthCheck, Phase, settings
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 settings.register_profile(
-    "ci", report_multiple_bugs=False, max_examples=12, stateful_step_count=40, derandomize=True, deadline=None, suppress_health_check=CALM
+    "ci",
+    report_multiple_bugs=False,
+    max_examples=60,
+    stateful_step_count=40,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=CALM,
 )
 settings.register_profile(
     "deep",

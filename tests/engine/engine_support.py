@@ -49,7 +49,9 @@ def replay_boundary(prompt: Prompt, page_tokens: int) -> int:
 
 
 @cache
-def _plain(family: str, prompts: tuple[tuple[int, ...], ...], count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _plain(
+    family: str, prompts: tuple[tuple[int, ...], ...], count: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     rows = torch.tensor(prompts)
     logits = []
     with torch.no_grad():

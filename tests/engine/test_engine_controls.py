@@ -18,18 +18,25 @@ from graftline.components import Window
 from graftline.engine import load
 from graftline.engine.layouts import STATE
 
-PROMPT = random_prompt(1, 30)
+PROMPT, OTHER = random_prompt(1, 30), random_prompt(2, 30)
 COUNT = 2
-
-
-def having(*names: str) -> list[str]:
-    return [family for family in SERVED if any(c.name in names for c in layout_of(family).components)]
+PAGED = [
+    (family, plan.name) for family in SERVED for plan in layout_of(family).components if plan.name != STATE
+]
+STATEFUL = [family for family in SERVED if any(plan.name == STATE for plan in layout_of(family).components)]
+WINDOWED = [
+    family
+    for family in SERVED
+    if any(plan.name == "swa" for plan in layout_of(family).components)
+    and layout_of(family).page_multiple == 1
+]
 
 
 def warm(client: Client) -> torch.Tensor:
-    """The prompt is cached, and a repeat of it is right; the logits of that."""
+    """The prompts are cached; the logits of a repeat of the first."""
     client.record_logits()
-    client.ask(PROMPT, COUNT)
+    for prompt in (PROMPT, OTHER):
+        client.ask(prompt, COUNT)
     return client.logits_of(PROMPT, COUNT)
 
 
@@ -41,13 +48,13 @@ def assert_reused_and_wrong(family: str, client: Client) -> None:
 
 
 @pytest.mark.parametrize("family", SERVED)
-def test_untouched_values_give_the_library_s_logits(family: str) -> None:
+def test_untouched_values_give_the_logits_of_the_library(family: str) -> None:
     """What the controls differ from."""
     with serving(family, page_tokens=1) as client:
         assert difference(warm(client), plain(family, [PROMPT], COUNT)[1][0]) < BOUND
 
 
-@pytest.mark.parametrize("family", having(STATE))
+@pytest.mark.parametrize("family", STATEFUL)
 def test_a_zeroed_state_shows(family: str) -> None:
     with serving(family, page_tokens=1) as client:
         warm(client)
@@ -56,35 +63,30 @@ def test_a_zeroed_state_shows(family: str) -> None:
         assert_reused_and_wrong(family, client)
 
 
-@pytest.mark.parametrize("component", ["full", "swa", "chunk"])
-@pytest.mark.parametrize("family", having("full", "swa", "chunk"))
-def test_two_swapped_pages_show(family: str, component: str) -> None:
-    if component not in {plan.name for plan in layout_of(family).components}:
-        pytest.skip(f"has no component '{component}'")
+@pytest.mark.parametrize(("family", "component"), PAGED)
+def test_a_page_swapped_with_that_of_another_prompt_shows(family: str, component: str) -> None:
     with serving(family, page_tokens=1) as client:
         warm(client)
-        slots = client.held(PROMPT[:-1])[component]
-        swapped = slots[[0, -1]].tolist()
+        swapped = [int(client.held(prompt[:-1])[component][-1]) for prompt in (PROMPT, OTHER)]
         for tensor in client.engine.cache.pools[component].tensors.values():
             tensor[swapped] = tensor[swapped[::-1]].clone()
         assert_reused_and_wrong(family, client)
 
 
-@pytest.mark.parametrize("family", having("swa"))
+@pytest.mark.parametrize("family", WINDOWED)
 def test_a_window_shortened_by_one_shows(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache that keeps one token too few: the runner misses its page and says so."""
+    """A cache that keeps one token too few: the runner misses its page and says so, and never guesses."""
 
     def shortened(specs, **more):
-        shorter = [
-            dataclasses.replace(spec, rule=Window(spec.rule.lookback_tokens - spec_page(more)))
-            if isinstance(spec.rule, Window)
-            else spec
-            for spec in specs
-        ]
-        return PrefixCache(shorter, **more)
-
-    def spec_page(more) -> int:
-        return more["page_tokens"]
+        return PrefixCache(
+            [
+                dataclasses.replace(spec, rule=Window(spec.rule.lookback_tokens - 1))
+                if isinstance(spec.rule, Window)
+                else spec
+                for spec in specs
+            ],
+            **more,
+        )
 
     monkeypatch.setattr(load, "PrefixCache", shortened)
     with serving(family, page_tokens=1) as client:

@@ -107,3 +107,18 @@ def test_restoring_is_bitwise_equal(family: str) -> None:
     uninterrupted = advance_all(runner, whole, rest)
     restored = advance_all(runner, pools.fork(whole, tokens, boundary, saved), rest)
     assert torch.equal(restored, uninterrupted)
+
+
+@pytest.mark.parametrize(
+    "family", ["gemma3", "gpt_oss", "llama4", "inkling", "kimi_linear", "lfm3", "dots3_note"]
+)
+def test_decoding_rows_of_very_different_lengths(family: str) -> None:
+    """Too far apart to be padded to one length: several attention calls in one step."""
+    runner, pools = make_runner(family, 16)
+    prompts = [prompt(number, length) for number, length in enumerate((620, 41, 300, 38))]
+    sequences = [pools.sequence(tokens) for tokens in prompts]
+    for sequence in sequences:
+        advance(runner, [(sequence, len(sequence.tokens) - 5)])
+    for sizes in ((1, 1, 1, 1), (1, 2, 1, 2), (1, 1, 2, 1), (1, 1, 1, 1)):
+        logits = advance(runner, list(zip(sequences, sizes, strict=True)))
+        assert_equal(logits, _last_logits(family, *sequences))

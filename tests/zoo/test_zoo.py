@@ -224,7 +224,8 @@ def test_a_demo_model_runs() -> None:
     ("overrides", "message"),
     [
         ({"layer": 3}, "no size is named 'layer'.*did you mean 'layers'"),
-        ({"layers": 1}, "'layers' is 1"),
+        ({"layers": 3}, "'layers' is 3"),
+        ({"experts": 1}, "'experts' is 1"),
         ({"heads": 3}, "'hidden_size' is 64, not a multiple of heads"),
         ({"kv_heads": 3}, "'heads' is 4, not a multiple of kv_heads"),
         ({"head_dim": 12}, "'head_dim' is 12, not a multiple of 8"),
@@ -234,6 +235,28 @@ def test_a_demo_model_runs() -> None:
 def test_sizes_that_cannot_work_are_refused(overrides: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         zoo.Sizes().replace(overrides)
+
+
+def test_sizes_that_one_family_cannot_have_are_refused() -> None:
+    sizes = zoo.Sizes(hidden_size=96, heads=6, kv_heads=3)
+    assert zoo.build_config("llama", sizes=sizes).hidden_size == 96
+    with pytest.raises(ConfigError, match="'hidden_size' is 96, not a multiple of 64"):
+        zoo.build_config("xlstm", sizes=sizes)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"layers": 7, "experts": 6, "window_tokens": 24, "chunk_tokens": 12},
+        {"hidden_size": 128, "heads": 8, "kv_heads": 4, "head_dim": 32, "state_size": 8},
+        {"kv_heads": 4, "window_tokens": 1, "experts": 2},
+    ],
+    ids=["deeper", "wider", "narrow"],
+)
+@every_family
+def test_every_family_takes_other_sizes(family: str, overrides: dict[str, int]) -> None:
+    model = zoo.build_model(family, sizes=zoo.Sizes().replace(overrides))
+    assert bool(logits(model, tokens(50)).isfinite().all())
 
 
 def test_an_unknown_preset_is_refused() -> None:

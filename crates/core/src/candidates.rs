@@ -119,11 +119,6 @@ impl Candidates {
         self.heap[place] = entry;
         self.places[entry.1.index()] = place as u32;
     }
-
-    /// Bytes of memory in use.
-    pub(crate) fn bytes(&self) -> usize {
-        self.heap.capacity() * size_of::<(Key, NodeId)>() + self.places.capacity() * size_of::<u32>()
-    }
 }
 
 #[cfg(test)]

@@ -111,9 +111,8 @@ impl Tree {
                 format!("keeps {}..{}, finds {shallowest}..{deepest}", here.shallowest, here.deepest);
             return Err(self.broken_node("E-1", node, &message));
         }
-        let children = self.children_of(node).map(|child| self.nodes[child].first_boundary());
-        let below = children.filter(|&boundary| boundary != 0).min().unwrap_or(0);
-        if below != here.below {
+        let below = self.shallowest_below(node);
+        if below != here.below || !self.boundaries_are_counted(node) {
             let message = format!("keeps {} as shallowest below, finds {below}", here.below);
             return Err(self.broken_node("E-1", node, &message));
         }

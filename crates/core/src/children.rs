@@ -54,11 +54,6 @@ impl ChildIndex {
             None => drop(entry.remove()),
         }
     }
-
-    /// Bytes of memory in use.
-    pub(crate) fn bytes(&self) -> usize {
-        self.table.allocation_size()
-    }
 }
 
 impl Tree {
@@ -152,6 +147,7 @@ impl Tree {
 
     fn index_children(&mut self, parent: NodeId) {
         self.nodes[parent].indexed = true;
+        self.count_boundaries(parent);
         let children: Vec<NodeId> = self.children_of(parent).collect();
         for child in children {
             self.children.insert(&self.nodes, child, self.page_tokens as usize);
@@ -160,6 +156,7 @@ impl Tree {
 
     fn forget_children(&mut self, parent: NodeId) {
         self.nodes[parent].indexed = false;
+        self.below_counts.forget(parent);
         let children: Vec<NodeId> = self.children_of(parent).collect();
         for child in children {
             self.children.replace(&self.nodes, child, self.page_tokens as usize, None);

@@ -34,7 +34,6 @@ impl Tree {
     }
 
     /// Writes one event down.
-    #[expect(clippy::too_many_arguments, reason = "the fields of an event")]
     fn append(
         &mut self,
         node: NodeId,

@@ -170,8 +170,8 @@ impl Tree {
             self.reconsider(node);
         }
         for &node in path.iter().rev() {
-            for component in 0..self.components.len() {
-                if !self.closed(component) && holds_any(self.holding(node, component), &fresh[component]) {
+            for (component, new) in fresh.iter().enumerate() {
+                if !self.closed(component) && holds_any(self.holding(node, component), new) {
                     self.reconsider_below(node, component, self.nodes[node].end() - 1);
                 }
             }

@@ -84,7 +84,7 @@ impl Tree {
             let before = holding.locks.first();
             holding.locks.add(first.max(start), 1);
             if holding.locks.first() != before {
-                self.rank_holding(step, component);
+                self.rank_locked(step, component);
             }
         }
         parts.reverse();
@@ -105,7 +105,7 @@ impl Tree {
             let before = locks.first();
             locks.remove(first.max(start));
             if locks.first() != before {
-                self.rank_holding(step, component);
+                self.rank_locked(step, component);
             }
         }
     }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod below;
 mod boundaries;
 mod candidates;
 mod check;

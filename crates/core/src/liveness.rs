@@ -41,48 +41,6 @@ impl Tree {
         self.carry_up(node, before);
     }
 
-    /// Tells the ancestors that the shallowest boundary in or below `node` changed.
-    pub(crate) fn carry_up(&mut self, node: NodeId, before: u32) {
-        let (mut node, mut before) = (node, before);
-        while let Some(above) = self.nodes[node].parent {
-            let now = self.nodes[node].first_boundary();
-            if now == before {
-                return;
-            }
-            let above_before = self.nodes[above].first_boundary();
-            let below_before = self.nodes[above].below;
-            let below = if now != 0 && (below_before == 0 || now <= below_before) {
-                now
-            } else if below_before == before {
-                self.shallowest_below(above)
-            } else {
-                return;
-            };
-            if below == below_before {
-                return;
-            }
-            self.nodes[above].below = below;
-            self.rank_node(above);
-            (node, before) = (above, above_before);
-        }
-    }
-
-    /// Shallowest agreed boundary of all children. Cost: O(children), less where one has the least possible.
-    pub(crate) fn shallowest_below(&self, node: NodeId) -> u32 {
-        let least = self.nodes[node].end() + 1;
-        let mut shallowest = 0;
-        for child in self.children_of(node) {
-            let boundary = self.nodes[child].first_boundary();
-            if boundary != 0 && (shallowest == 0 || boundary < shallowest) {
-                shallowest = boundary;
-            }
-            if shallowest == least {
-                break;
-            }
-        }
-        shallowest
-    }
-
     /// Reconsiders every descendant with a boundary that may need pages of `component` up to `last_page`.
     pub(crate) fn reconsider_below(&mut self, node: NodeId, component: usize, last_page: u32) {
         let mut pending: Vec<NodeId> = self.children_of(node).collect();
@@ -175,6 +133,20 @@ impl Tree {
         }
     }
 
+    /// Brings one holding up to date after its locks changed. What a prefix-closed component holds of an inner
+    /// node may not leave, locked or not: only its leased pages are counted again. A lease of a long path
+    /// comes by here for every node.
+    #[inline]
+    pub(crate) fn rank_locked(&mut self, node: NodeId, component: usize) {
+        if self.closed(component) && self.nodes[node].children != 0 {
+            let leased = self.leased_pages(node, component);
+            let dead = self.holding(node, component).dead_pages;
+            self.count_pages(node, component, leased, dead);
+        } else {
+            self.rank_holding(node, component);
+        }
+    }
+
     /// Where a holding stands among the candidates.
     pub(crate) fn key(&self, node: NodeId, component: usize, pages: Evictable) -> Key {
         let usage = &self.holding(node, component).usage;
@@ -183,6 +155,7 @@ impl Tree {
     }
 
     /// Pages of the run that a lease protects.
+    #[inline]
     pub(crate) fn leased_pages(&self, node: NodeId, component: usize) -> u32 {
         let holding = self.holding(node, component);
         match holding.locks.first() {
@@ -192,6 +165,7 @@ impl Tree {
     }
 
     /// Brings the counters of leased and dead pages up to date for one holding (rule L-5).
+    #[inline]
     fn count_pages(&mut self, node: NodeId, component: usize, leased: u32, dead: u32) {
         let holding = self.holding_mut(node, component);
         let leased_before = std::mem::replace(&mut holding.leased_pages, leased);

@@ -55,11 +55,6 @@ impl<T: Copy> Run<T> {
         self.first += count;
         self.count -= count;
     }
-
-    /// Values that the buffer has room for; for counting memory.
-    pub(crate) fn buffer_len(&self) -> usize {
-        self.buffer.len()
-    }
 }
 
 impl<T: Copy> From<&[T]> for Run<T> {
@@ -93,7 +88,7 @@ mod tests {
         assert_eq!((&*head, &*tail), ([1, 2].as_slice(), [3, 4, 5].as_slice()));
         assert!(Arc::ptr_eq(&tail.buffer, &whole));
         assert!(!Arc::ptr_eq(&head.buffer, &whole));
-        assert_eq!(head.buffer_len(), 2);
+        assert_eq!(head.buffer.len(), 2);
     }
 
     #[test]
@@ -102,7 +97,7 @@ mod tests {
         for first in 1..=100 {
             run.keep(1, run.len());
             assert_eq!(run.first().copied(), (first < 100).then_some(first));
-            assert!(run.len() * 2 >= run.buffer_len());
+            assert!(run.len() * 2 >= run.buffer.len());
         }
     }
 }

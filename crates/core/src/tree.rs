@@ -6,6 +6,7 @@ use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use crate::arena::{Arena, Handle, Id};
+use crate::below::BoundaryCounts;
 use crate::candidates::Candidates;
 use crate::children::ChildIndex;
 use crate::error::{Error, Result};
@@ -65,6 +66,7 @@ pub struct Tree {
     pub(crate) nodes: Arena<Node>,
     pub(crate) leases: Arena<LeaseRecord>,
     pub(crate) children: ChildIndex,
+    pub(crate) below_counts: BoundaryCounts,
     pub(crate) roots: HashMap<Arc<Namespace>, NodeId>,
     pub(crate) namespaces: HashMap<NodeId, Arc<Namespace>>,
     pub(crate) page_keys: HashMap<NodeId, Vec<PageKey>>,
@@ -106,6 +108,7 @@ impl Tree {
             nodes: Arena::new(),
             leases: Arena::new(),
             children: ChildIndex::default(),
+            below_counts: BoundaryCounts::default(),
             roots: HashMap::default(),
             namespaces: HashMap::default(),
             page_keys: HashMap::default(),

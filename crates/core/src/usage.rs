@@ -28,6 +28,7 @@ impl Tree {
     }
 
     /// One use of one holding.
+    #[inline]
     fn touch_holding(&mut self, node: NodeId, component: usize) {
         self.clock += 1;
         let mut usage = self.holding(node, component).usage;
@@ -35,7 +36,9 @@ impl Tree {
         usage.uses += 1;
         usage.rank = self.policy.rank(&usage);
         self.holding_mut(node, component).usage = usage;
-        self.move_candidate(node, component);
+        if self.nodes[node].children == 0 || !self.closed(component) {
+            self.move_candidate(node, component); // others have none
+        }
     }
 
     /// Moves a holding's candidate, if it has one, to where its usage belongs.

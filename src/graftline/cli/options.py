@@ -173,13 +173,14 @@ class ServeConfig:
         Raises:
             ConfigError: values that cannot work.
         """
-        from graftline.engine.config import EngineConfig  # brings torch along, which --help need not wait for
+        from graftline.engine.config import EngineConfig  # noqa: PLC0415  loads torch
 
         batch, cache, model = self.batch, self.cache, self.model
         chunk = batch.chunk_tokens or min(DEFAULT_CHUNK_TOKENS, batch.max_num_batched_tokens)
         if chunk > batch.max_num_batched_tokens:
             raise ConfigError(
-                f"--chunk-tokens is {chunk}, more than --max-num-batched-tokens {batch.max_num_batched_tokens}",
+                f"--chunk-tokens is {chunk}, more than"
+                f" --max-num-batched-tokens {batch.max_num_batched_tokens}",
                 hint="a whole chunk must fit into a step",
             )
         return EngineConfig(
@@ -221,8 +222,15 @@ class ServeConfig:
         )
 
 
+DEFAULTS = ServeConfig()
+
+ConfigFile = Annotated[Path | None, Parameter(help="TOML file; its keys are the names of the flags.")]
+Options = Annotated[ServeConfig, Parameter(name="*")]
+Json = Annotated[bool, Parameter(help="Print JSON.", negative=())]
+
+
 def default_name(path_or_name: str) -> str:
-    """A served name: the folder's own for a local model, so that clients don't see paths; a hub name as it is."""
+    """A served name: of a local model the folder's own name, so that clients see no paths."""
     path = Path(path_or_name).expanduser()
     return path.resolve().name if path.is_dir() else path_or_name
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from transformers import AutoConfig
+from transformers.utils import logging as library_logging
 
 from graftline.cli.options import ServeConfig
 from graftline.cli.output import human_bytes, note
@@ -35,6 +37,8 @@ def run_server(path_or_name: str, options: ServeConfig) -> int:
     engine_config = options.engine_config()
     config = options.server_config(path_or_name)
     set_up(options.log.log_level, as_json=options.log.log_json)
+    if not sys.stderr.isatty():
+        library_logging.disable_progress_bar()
     listening = bind(config)
     url = url_of(listening)
     start.info("loading %s; %s answers 503 until it is there", path_or_name, url)

@@ -13,6 +13,8 @@ from typing import Any
 from cyclopts import App, ArgumentCollection, CycloptsError
 from cyclopts.config import Dict, Env
 
+from graftline.cli.output import note
+
 PREFIX = "GRAFTLINE_"
 FLAG, ENVIRONMENT, DEFAULT = "flag", "environment", "default"
 
@@ -25,18 +27,24 @@ class Origins:
 
     Attributes:
         of: origin by flag name; settings that are not in it have their default.
+        env_names: names that the command knows.
     """
 
     of: dict[str, str] = field(default_factory=dict)
+    env_names: tuple[str, ...] = ()
 
     def __call__(self, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
         """Reads the sources off the arguments."""
         del app, commands
         self.of.clear()
+        self.env_names = tuple(env_name(name) for name in _names(arguments))
         for argument in arguments:
             if argument.tokens:
                 source = argument.tokens[0].source
                 self.of[argument.name] = {"cli": FLAG, "env": ENVIRONMENT}.get(source, source)
+
+
+origins = Origins()
 
 
 def from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
@@ -55,17 +63,18 @@ def from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection
     Dict(settings, source=str(path), use_commands_as_keys=False)(app, commands, arguments)
 
 
-def warn_unknown_environment(arguments: Iterable[str], warn: Any) -> None:
-    """Names environment variables that look like ours and aren't: a misspelt one would be lost in silence.
-
-    Args:
-        arguments: flag names of all commands.
-        warn: called with a line for each.
-    """
-    known = [PREFIX + name.removeprefix("--").replace("-", "_").upper() for name in arguments]
+def warn_unknown_environment() -> None:
+    """Names environment variables that look like ours and aren't: a misspelt one would be lost in silence."""
     for name in sorted(os.environ):
-        if name.startswith(PREFIX) and name not in known:
-            warn(f"environment variable {name} means nothing to graftline.{nearest(name, known)}")
+        if name.startswith(PREFIX) and name not in origins.env_names:
+            note(
+                f"warning: environment variable {name} means nothing here.{nearest(name, origins.env_names)}"
+            )
+
+
+def env_name(flag: str) -> str:
+    """The environment's name of a flag."""
+    return PREFIX + flag.removeprefix("--").replace("-", "_").upper()
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

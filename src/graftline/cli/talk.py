@@ -1,4 +1,4 @@
-"""`graftline chat`: a thin client in the terminal."""
+"""A thin chat client in the terminal."""
 
 from __future__ import annotations
 
@@ -6,44 +6,18 @@ import json
 import sys
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 import httpx2
 
+from graftline.cli.chat import Wishes
 from graftline.cli.output import note
 from graftline.errors import GraftlineError
 
 
 class ChatError(GraftlineError):
     """The server could not be reached, or it refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What every question is sent with; empty strings and 0 leave a field out."""
-
-    model: str = ""
-    system: str = ""
-    session_id: str = ""
-    max_tokens: int = 0
-    temperature: float = 1.0
-
-    def body(self, messages: list[dict[str, str]], session_id: str) -> dict[str, Any]:
-        """The request's body."""
-        body: dict[str, Any] = {
-            "messages": messages,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "session_id": session_id,
-            "temperature": self.temperature,
-        }
-        if self.model:
-            body["model"] = self.model
-        if self.max_tokens:
-            body["max_completion_tokens"] = self.max_tokens
-        return body
 
 
 class Client:
@@ -56,7 +30,7 @@ class Client:
 
     def __init__(self, url: str, api_key: str = "") -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        # No time limit while an answer is computed: the server sends a comment every few seconds, and Ctrl-C works.
+        # No time limit while an answer is computed: the server sends comments, and Ctrl-C works.
         timeout = httpx2.Timeout(None, connect=10.0)
         self._http = httpx2.Client(base_url=url.rstrip("/"), headers=headers, timeout=timeout)
         self._url = url
@@ -103,9 +77,24 @@ def talk(client: Client, wishes: Wishes, prompt: str = "") -> int:
             note("(forgotten)")
             continue
         messages.append({"role": "user", "content": question})
-        answer = _answer(client, wishes.body(messages, session_id))
+        answer = _answer(client, _body(wishes, messages, session_id))
         messages.append({"role": "assistant", "content": answer})
     return 0
+
+
+def _body(wishes: Wishes, messages: list[dict[str, str]], session_id: str) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "messages": messages,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "session_id": session_id,
+        "temperature": wishes.temperature,
+    }
+    if wishes.model:
+        body["model"] = wishes.model
+    if wishes.max_tokens:
+        body["max_completion_tokens"] = wishes.max_tokens
+    return body
 
 
 def _answer(client: Client, body: dict[str, Any]) -> str:
@@ -139,7 +128,8 @@ def reuse_line(chunk: dict[str, Any]) -> str:
         else ""
     )
     return (
-        f"[prompt {usage['prompt_tokens']} tokens, reused {cache['reused_tokens']}{lost};"
+        f"[prompt {usage['prompt_tokens']} tokens, reused {cache['reused_tokens']}"
+        f"{lost if cache['lost_tokens'] else ''};"
         f" first token after {times['prompt_ms']:.0f} ms, {usage['completion_tokens']} tokens,"
         f" {times['predicted_per_second']:.1f} a second]"
     )

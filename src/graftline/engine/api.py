@@ -172,10 +172,10 @@ class Engine(Protocol):
         """
 
     def abort(self, request_id: int) -> None:
-        """Ends a request early with `abort` and keeps nothing more of it. Unknown or ended ids are ignored."""
+        """Ends a request early with `abort`, keeping nothing more of it. Unknown ids are ignored."""
 
     def finish(self, request_id: int) -> None:
-        """Ends a request early with `stop`; what it computed stays cached. Unknown or ended ids are ignored."""
+        """Ends a request early with `stop`, keeping what it computed. Unknown ids are ignored."""
 
     def stats(self) -> EngineStats:
         """Counters and sizes, a consistent snapshot."""

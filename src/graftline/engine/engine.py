@@ -223,10 +223,10 @@ class HybridEngine:
 
     def _end_early(self) -> None:
         """Ends the requests that `abort` and `finish` named since the last step."""
-        for ident, reason in self._to_end.items():
+        while self._to_end:  # a callback may end others
+            ident, reason = self._to_end.popitem()
             if ident in self._sequences:
                 self._end(self._sequences[ident], reason)
-        self._to_end.clear()
 
     def _fail_stuck(self) -> None:
         """Nothing runs and the first waiting request finds no room: it never will (rule X-6)."""
@@ -245,11 +245,9 @@ class HybridEngine:
     def _tell(
         self, sequence: Sequence, token: Sampled | None, reason: FinishReason | None = None, error: str = ""
     ) -> None:
-        """Gives the caller an event; a caller that fails loses its own request and no other."""
-        try:
-            sequence.tell(token, reason, error)
-        except Exception:
-            logger.exception("the callback of request %d failed, the request is aborted", sequence.ident)
+        """Gives the caller an event; a request whose caller does not listen any more is ended."""
+        sequence.tell(token, reason, error)
+        if sequence.deaf:
             self.abort(sequence.ident)
 
     def _forget(self, sequence: Sequence, reason: str) -> None:

@@ -63,7 +63,7 @@ class Runner:
         trial = Trial(layout, tokens, library_logits(self.model, tokens, self.device), page_tokens)
         self._state = EngineState(layout, StepPlanner(layout, page_tokens, self.device))
         self._cache = patch_model(self.model, self._state)
-        self._arguments = self._forward_arguments()
+        self._arguments = frozenset(inspect.signature(self.model.forward).parameters)
         self._trying(self._find_specs)
         self.pools = self._make_pools(slots)
         self._state.pools = self.pools
@@ -103,8 +103,9 @@ class Runner:
         """
         self._check(rows)
         step = self._state.planner.plan(rows)
-        logits = self._forward(step, step.last)
-        return logits if logits.shape[0] == len(rows) else logits.index_select(0, step.last)
+        if self._selects:
+            return self._forward(step, step.last)
+        return self._forward(step, 0).index_select(0, step.last)
 
     def step_all(self, row: Row) -> torch.Tensor:
         """Like `step` for one row; returns the logits of every new token, float32 (n, vocab)."""
@@ -114,7 +115,7 @@ class Runner:
     def _forward(self, step: PackedStep, keep: torch.Tensor | int) -> torch.Tensor:
         given = {"input_ids": step.tokens, "position_ids": step.positions, "logits_to_keep": keep}
         arguments = {name: value for name, value in given.items() if name in self._arguments}
-        arguments[self._cache_argument] = self._cache
+        arguments["past_key_values" if "past_key_values" in self._arguments else "cache_params"] = self._cache
         self._state.current = step
         try:
             with torch.no_grad():
@@ -122,16 +123,15 @@ class Runner:
         finally:
             self._state.current = None
 
-    def _forward_arguments(self) -> frozenset[str]:
-        names = frozenset(inspect.signature(self.model.forward).parameters)
-        self._cache_argument = "past_key_values" if "past_key_values" in names else "cache_params"
-        return names
-
     def _find_specs(self) -> None:
-        """Run a few tokens that are stored nowhere, to learn shapes and types of all tensors."""
+        """Run a few tokens that are stored nowhere, to learn shapes and types of all tensors.
+
+        Also tells whether the model's forward computes the logits of chosen tokens only, when asked to.
+        """
         count = max(4, self.layout.page_multiple)
         row = probe_row(probe_tokens(self.vocab_size, count), 0, self.layout, -(-count // self.page_tokens))
-        self._forward(self._state.planner.plan([row]), 0)
+        step = self._state.planner.plan([row])
+        self._selects = self._forward(step, step.last).shape[0] == 1
         check_specs(self._state)
 
     def _trying(self, trial: Callable[[], None]) -> None:

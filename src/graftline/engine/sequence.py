@@ -34,6 +34,7 @@ class Sequence:
         cached: its hold on the cache; None while it waits.
         reuse: what the first admission reused.
         counted: whether that is in the engine's counters.
+        deaf: whether the caller's `on_event` has raised; it gets no more events.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Sequence:
         self._sampler = Sampler(request.sampling)
         self._on_event = on_event
         self._reuse_told = False
-        self._deaf = False
+        self.deaf = False
 
     @property
     def tokens(self) -> Tokens:
@@ -73,7 +74,7 @@ class Sequence:
 
         A caller whose `on_event` raises gets no more events; the fault is logged and stays its own.
         """
-        if self._deaf:
+        if self.deaf:
             return
         reuse = None if self._reuse_told else self.reuse
         self._reuse_told = self._reuse_told or reuse is not None
@@ -85,4 +86,4 @@ class Sequence:
             self._on_event(event)
         except Exception:
             logger.exception("on_event of request %d raised", self.ident)
-            self._deaf = True
+            self.deaf = True

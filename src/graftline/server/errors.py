@@ -104,8 +104,8 @@ def param_name(location: Sequence[int | str]) -> str | None:
 
 
 def from_validation(error: RequestValidationError, content_type: str) -> ApiError:
-    """The first thing that is wrong with a request; later ones often follow from it."""
-    first = error.errors()[0]
+    """What is wrong with a request, for one field: the first that is wrong."""
+    first = _telling(error)
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "syntax error")
         return bad_request(f"the body is not JSON: {reason}", code="invalid_json")
@@ -114,6 +114,19 @@ def from_validation(error: RequestValidationError, content_type: str) -> ApiErro
         return ApiError(415, f"Content-Type is {what}; send application/json", code="unsupported_media_type")
     param = param_name(_schema_free(first["loc"], error))
     return bad_request(f"{param or 'body'}: {first['msg']}", param, first["type"])
+
+
+def _telling(error: RequestValidationError) -> Any:
+    """Of a field that may have several forms the error of the form that was most likely meant.
+
+    That is one about a value, not about a type, and the deepest.
+    """
+    errors = error.errors()
+    field = errors[0]["loc"][:2]
+    same = [one for one in errors if one["loc"][:2] == field]
+    return max(
+        same, key=lambda one: (not one["type"].endswith("_type"), len(_schema_free(one["loc"], error)))
+    )
 
 
 def _schema_free(location: Sequence[int | str], error: RequestValidationError) -> list[int | str]:

@@ -7,7 +7,6 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-
 START = "graftline.start"
 """Logger of what is said at start, whatever the level: programs wait for the line with the address."""
 

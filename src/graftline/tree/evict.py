@@ -18,18 +18,17 @@ from graftline.tree.state import State, device, is_valid
 class Harvest:
     """Slots that left, by component."""
 
-    __slots__ = ("dead", "slots", "state")
+    __slots__ = ("dead", "names", "slots")
 
     def __init__(self, state: State) -> None:
-        self.state = state
+        self.names = [spec.name for spec in state.specs]
         self.slots: list[list[Slots]] = [[] for _ in state.specs]
         self.dead = [0 for _ in state.specs]
 
     def freed(self) -> Freed:
         """The plan for the owner of the slots."""
-        names = [spec.name for spec in self.state.specs]
-        slots = {n: np.concatenate(parts) for n, parts in zip(names, self.slots, strict=True) if parts}
-        dead = {n: count for n, count in zip(names, self.dead, strict=True) if count}
+        slots = {n: np.concatenate(parts) for n, parts in zip(self.names, self.slots, strict=True) if parts}
+        dead = {n: count for n, count in zip(self.names, self.dead, strict=True) if count}
         return Freed(slots, dead)
 
 

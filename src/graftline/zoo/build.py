@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging
 
+from graftline.errors import ConfigError
 from graftline.zoo.families import ALL, FamilyInfo, find_family
 from graftline.zoo.initialise import initialise
 from graftline.zoo.sizes import TINY, Sizes
@@ -38,10 +40,17 @@ def build_config(family: str, *, sizes: Sizes | None = None) -> PretrainedConfig
         sizes: dimensions; the `tiny` preset if left out.
 
     Raises:
-        ConfigError: no family has that name.
+        ConfigError: no family has that name, or the family cannot have these sizes.
     """
     info = find_family(family)
-    config: Any = CONFIG_MAPPING[info.model_type](**info.settings(sizes or TINY))
+    settings = info.settings(sizes or TINY)
+    try:
+        config: Any = CONFIG_MAPPING[info.model_type](**settings)
+    except (StrictDataclassError, ValueError) as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise ConfigError(
+            f"family '{info.name}' cannot have these sizes: {reason}", hint="change the size that it names"
+        ) from error
     return config
 
 

@@ -45,8 +45,9 @@ class _Facts:
 
 
 def initialise(model: PreTrainedModel, seed: int) -> None:
-    """Overwrites every parameter and stored buffer in place; scales of norms stay at their neutral value.
+    """Overwrites every parameter and stored buffer in place.
 
+    Scales of norms stay at their neutral value, but for those of queries, which sharpen attention.
     Values are drawn in float32 on the CPU and rounded once to the tensor's own dtype.
 
     Raises:
@@ -78,7 +79,7 @@ def _values(name: str, tensor: Tensor, facts: _Facts, generator: torch.Generator
     owner_name = name.rpartition(".")[0]
     owner = facts.modules[owner_name]
     if not tensor.is_floating_point():
-        return _expert_table(tensor) if name.endswith("tid2eid") else None
+        return _expert_table(tensor, owner) if name.endswith("tid2eid") else None
     if isinstance(owner, nn.Embedding):
         # Some families multiply embeddings on the way in; the product is what counts.
         scale = float(getattr(owner, "embed_scale", facts.embedding_scale))
@@ -145,10 +146,11 @@ def _inverse_softplus_between(low: float, high: float) -> Rule:
     return rule
 
 
-def _expert_table(tensor: Tensor) -> Tensor:
-    """Experts of each token id for routers that look them up; distinct for a token, all experts in use."""
+def _expert_table(tensor: Tensor, router: nn.Module) -> Tensor:
+    """Experts of each token id for routers that look them up: neighbours, starting at the id."""
     tokens, chosen = tensor.shape
-    return (torch.arange(tokens)[:, None] * 7 + torch.arange(chosen)[None, :]) % max(4, chosen)
+    experts = router.get_parameter("weight").shape[0]
+    return (torch.arange(tokens)[:, None] + torch.arange(chosen)[None, :]) % experts
 
 
 _DECAY = _between(math.log(0.02), math.log(0.5))

@@ -118,6 +118,12 @@ def _move_into_place(scratch: Path, target: _Target) -> None:
         scratch.rename(target.path)
         return
     aside = Path(tempfile.mkdtemp(prefix=f".{target.path.name}.old.", dir=target.path.parent))
-    target.path.rename(aside / "old")
-    scratch.rename(target.path)
+    old = aside / "old"
+    target.path.rename(old)
+    try:
+        scratch.rename(target.path)
+    except OSError:
+        old.rename(target.path)
+        aside.rmdir()
+        raise
     shutil.rmtree(aside)

@@ -20,7 +20,7 @@ class Sizes:
         intermediate_size: width of a dense feed-forward layer.
         expert_size: width of one expert of a mixture, a multiple of 8.
         experts: experts per mixture, two of which run for a token.
-        layers: decoder layers; a family whose smallest whole pattern is longer takes more.
+        layers: decoder layers, at least 4; a family whose smallest whole pattern is longer takes more.
         heads: query heads, a multiple of `kv_heads`.
         kv_heads: key-value heads.
         head_dim: width of one head, a multiple of 8.
@@ -50,8 +50,12 @@ class Sizes:
         for name, value in dataclasses.asdict(self).items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigError(f"size '{name}' is {value!r}", hint="sizes are whole numbers from 1 up")
-        if self.layers < 2:
-            raise ConfigError(f"size 'layers' is {self.layers}", hint="a hybrid needs at least 2 layers")
+        for name, least, hint in (
+            ("layers", 4, "the longest pattern of layer kinds has 4 layers"),
+            ("experts", 2, "2 experts run for each token, so there must be at least 2"),
+        ):
+            if getattr(self, name) < least:
+                raise ConfigError(f"size '{name}' is {getattr(self, name)}", hint=hint)
         _need_multiple("hidden_size", self.hidden_size, "heads", self.heads)
         _need_multiple("heads", self.heads, "kv_heads", self.kv_heads)
         for name in ("hidden_size", "head_dim", "state_size", "expert_size"):

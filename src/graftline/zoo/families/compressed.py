@@ -101,7 +101,7 @@ def _qwen4_exp(s: Sizes) -> Settings:
         "indexer_n_heads": INDEX_HEADS,
         "indexer_kv_heads": 1,
         "indexer_head_dim": s.head_dim,
-        "indexer_budget": s.window_tokens,
+        "indexer_budget": max(2, s.window_tokens // 2 * 2),
         "indexer_compress_ratio": 2,
     }
     return without(settings, "intermediate_size")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graftline.errors import ConfigError
 from graftline.zoo.families.base import (
     FamilyInfo,
     Settings,
@@ -198,6 +199,12 @@ def _rwkv(s: Sizes) -> Settings:
 
 
 def _xlstm(s: Sizes) -> Settings:
+    if s.hidden_size % 64:
+        # The library rounds the width of queries up to such a multiple, and then it no longer fits the heads.
+        raise ConfigError(
+            f"size 'hidden_size' is {s.hidden_size}, not a multiple of 64",
+            hint="xlstm needs that; other families do not",
+        )
     return {
         **without(base(s), "max_position_embeddings"),
         "embedding_dim": s.hidden_size,

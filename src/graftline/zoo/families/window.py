@@ -149,6 +149,8 @@ def _mimo(s: Sizes) -> Settings:
     return {
         **_headed(s, "FSS"),
         **mixture(s, "n_routed_experts"),
+        # Window layers have twice as many key-value heads.
+        "num_key_value_heads": max(1, min(s.kv_heads, s.heads // 2)),
         "head_dim": s.head_dim * 3 // 2,
         "v_head_dim": s.head_dim,
         "mlp_layer_types": one_dense(s),

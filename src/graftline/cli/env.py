@@ -1,19 +1,17 @@
-"""`graftline config` and `graftline env`."""
+"""`graftline env`."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from graftline import __version__
-from graftline.cli.options import ServeConfig, shown
-from graftline.cli.output import data, json_data, table
-from graftline.cli.sources import DEFAULT, PREFIX
+from graftline.cli.options import Json
+from graftline.cli.output import data, json_data
 
 PACKAGES = (
     *("torch", "transformers", "tokenizers", "safetensors", "numpy", "fastapi", "uvicorn", "pydantic"),
@@ -21,44 +19,10 @@ PACKAGES = (
 )
 
 
-def list_config(model: str, options: ServeConfig, origins: Mapping[str, str], *, as_json: bool) -> int:
-    """Prints all settings of a server with their origins; API keys are counted, not shown."""
-    rows = [("--model", model), *_settings(options)]
-    if as_json:
-        json_data(
-            {
-                name.removeprefix("--"): {"value": shown(name, value), "origin": origins.get(name, DEFAULT)}
-                for name, value in rows
-            }
-        )
-        return 0
-    table(
-        [
-            (name, shown(name, value), origins.get(name, DEFAULT), PREFIX + _upper(name))
-            for name, value in rows
-        ],
-        ("setting", "value", "origin", "environment"),
-    )
-    return 0
-
-
-def _settings(node: Any) -> Iterator[tuple[str, Any]]:
-    for field in fields(node):
-        value = getattr(node, field.name)
-        if is_dataclass(value):
-            yield from _settings(value)
-        else:
-            yield "--" + field.name.replace("_", "-"), value
-
-
-def _upper(name: str) -> str:
-    return name.removeprefix("--").replace("-", "_").upper()
-
-
-def list_environment(*, as_json: bool) -> int:
-    """Prints what a report of a fault should have."""
+def env(*, json: Json = False) -> int:
+    """Shows versions, processor, accelerator and tree core: what a report of a fault should have."""
     found = dict(_environment())
-    if as_json:
+    if json:
         json_data(found)
         return 0
     for name, value in found.items():
@@ -80,8 +44,8 @@ def _environment() -> Iterator[tuple[str, Any]]:
 
 def _torch() -> Iterator[tuple[str, Any]]:
     try:
-        import torch
-    except ImportError:  # the command line works without it
+        import torch  # noqa: PLC0415  the command line works without it
+    except ImportError:
         return
     yield "torch_threads", torch.get_num_threads()
     yield "cuda", torch.version.cuda if torch.cuda.is_available() else "none"

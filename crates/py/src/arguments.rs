@@ -1,0 +1,55 @@
+//! Arguments from Python: namespaces, handles, the values of an insertion.
+
+use graftline_core::{GivenRun, Handle, Namespace};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// A `graftline.key.Namespace`.
+pub(crate) fn namespace(from: &Bound<'_, PyAny>) -> PyResult<Namespace> {
+    let py = from.py();
+    Ok(Namespace {
+        model: from.getattr(intern!(py, "model"))?.extract()?,
+        weight_epoch: from.getattr(intern!(py, "weight_epoch"))?.extract()?,
+        adapter: from.getattr(intern!(py, "adapter"))?.extract()?,
+        salt: from.getattr(intern!(py, "salt"))?.extract()?,
+    })
+}
+
+/// Handle of a lease.
+pub(crate) fn lease_handle(lease: &Bound<'_, PyAny>) -> PyResult<Handle> {
+    let handle: u64 = lease.getattr(intern!(lease.py(), "handle"))?.extract()?;
+    Ok(Handle::from_bits(handle))
+}
+
+/// Boundary and node of a match.
+pub(crate) fn match_place(found: &Bound<'_, PyAny>) -> PyResult<(u64, Handle)> {
+    let py = found.py();
+    let boundary_tokens = found.getattr(intern!(py, "boundary_tokens"))?.extract()?;
+    let node: u64 = found.getattr(intern!(py, "node"))?.extract()?;
+    Ok((boundary_tokens, Handle::from_bits(node)))
+}
+
+/// Values of an insertion: component name to runs of pages.
+pub(crate) fn values(given: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Vec<GivenRun>)>> {
+    if let Ok(given) = given.cast::<PyDict>() {
+        return given.iter().map(|(name, runs)| Ok((name.extract()?, runs_of(&runs)?))).collect();
+    }
+    let items = given.call_method0(intern!(given.py(), "items"))?;
+    let pairs = items.try_iter()?.map(|item| {
+        let (name, runs): (String, Bound<'_, PyAny>) = item?.extract()?;
+        Ok((name, runs_of(&runs)?))
+    });
+    pairs.collect()
+}
+
+fn runs_of(runs: &Bound<'_, PyAny>) -> PyResult<Vec<GivenRun>> {
+    let py = runs.py();
+    let run_of = |run: PyResult<Bound<'_, PyAny>>| {
+        let run = run?;
+        let first_page = run.getattr(intern!(py, "first_page"))?.extract()?;
+        let slots = crate::buffers::slots_of(&run.getattr(intern!(py, "slots"))?)?;
+        Ok(GivenRun { first_page, slots })
+    };
+    runs.try_iter()?.map(run_of).collect()
+}

@@ -1,0 +1,189 @@
+//! The class `Tree`: one crossing an operation.
+//!
+//! Nothing of Python is called while the tree is locked. Short operations keep the interpreter, since giving
+//! it up and taking it again costs more than they do; long ones give it up, and so does whoever has to wait.
+
+use graftline_core as core;
+use graftline_core::policy::{Lru, Policy};
+use parking_lot::RwLock;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::arguments;
+use crate::buffers::Tokens;
+use crate::errors::{config_error, raised};
+use crate::plan::Names;
+
+/// Tokens from which an operation counts as long: about ten microseconds of comparing.
+const LONG_TOKENS: usize = 1 << 16;
+/// Slots from which an eviction counts as long.
+const LONG_SLOTS: u64 = 1 << 10;
+
+/// The operations of `TreeCore`. Several threads may match; whoever changes the tree has it alone meanwhile.
+#[pyclass(module = "graftline._core", frozen, subclass)]
+pub(crate) struct Tree {
+    tree: RwLock<core::Tree>,
+    names: Py<PyTuple>,
+}
+
+impl Tree {
+    fn read<R: Send>(&self, py: Python<'_>, long: bool, look: impl Fn(&core::Tree) -> R + Sync) -> R {
+        if !long && let Some(tree) = self.tree.try_read() {
+            return look(&tree);
+        }
+        py.detach(|| look(&self.tree.read()))
+    }
+
+    fn write<R: Send>(
+        &self,
+        py: Python<'_>,
+        long: bool,
+        change: impl FnOnce(&mut core::Tree) -> R + Send,
+    ) -> R {
+        if !long && let Some(mut tree) = self.tree.try_write() {
+            return change(&mut tree);
+        }
+        py.detach(|| change(&mut self.tree.write()))
+    }
+
+    fn names<'a, 'py>(&'a self, py: Python<'py>) -> Names<'a, 'py> {
+        Names(self.names.bind(py))
+    }
+}
+
+/// The rule of a kind; `tokens` is what a window looks back or a chunk is long.
+fn rule_of(py: Python<'_>, kind: &str, tokens: u64) -> PyResult<core::Rule> {
+    match kind {
+        "full" => Ok(core::Rule::Full),
+        "window" => Ok(core::Rule::Window { lookback_tokens: tokens }),
+        "chunk" if tokens > 0 => Ok(core::Rule::Chunk { chunk_tokens: tokens }),
+        "checkpoint" => Ok(core::Rule::Checkpoint),
+        _ => Err(config_error(py, &format!("no reuse rule is '{kind}' with {tokens} tokens"))),
+    }
+}
+
+fn policy_of(py: Python<'_>, name: &str) -> PyResult<Box<dyn Policy>> {
+    match name {
+        "lru" => Ok(Box::new(Lru)),
+        _ => Err(config_error(py, &format!("no eviction policy is named '{name}'"))),
+    }
+}
+
+#[pymethods]
+impl Tree {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        components: Vec<(String, String, u64)>,
+        page_tokens: u32,
+        policy: &str,
+        record_events: bool,
+    ) -> PyResult<Self> {
+        let names = PyTuple::new(py, components.iter().map(|(name, _, _)| name))?.unbind();
+        let components: PyResult<Vec<core::Component>> = components
+            .into_iter()
+            .map(|(name, kind, tokens)| Ok(core::Component { name, rule: rule_of(py, &kind, tokens)? }))
+            .collect();
+        let tree = core::Tree::new(components?, page_tokens, policy_of(py, policy)?, record_events);
+        Ok(Self { tree: RwLock::new(tree.map_err(|error| raised(py, &error))?), names })
+    }
+
+    #[pyo3(name = "match", signature = (namespace, tokens, limit_tokens=None))]
+    fn match_<'py>(
+        &self,
+        py: Python<'py>,
+        namespace: &Bound<'py, PyAny>,
+        tokens: &Bound<'py, PyAny>,
+        limit_tokens: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let key = Tokens::of(tokens)?;
+        let limit = match limit_tokens.map(u64::try_from).transpose() {
+            Ok(limit) => limit,
+            Err(_) => {
+                let limit = limit_tokens.unwrap_or_default();
+                return Err(config_error(py, &format!("limit_tokens is {limit}, it must not be negative")));
+            }
+        };
+        let tokens = key.as_slice();
+        let wanted = arguments::namespace(namespace)?;
+        let long = tokens.len() >= LONG_TOKENS;
+        let found = self.read(py, long, |tree| tree.match_(&wanted, tokens, limit));
+        self.names(py).found(namespace, &found)
+    }
+
+    fn lease<'py>(&self, py: Python<'py>, r#match: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let namespace = arguments::namespace(&r#match.getattr(pyo3::intern!(py, "namespace"))?)?;
+        let (boundary_tokens, node) = arguments::match_place(r#match)?;
+        let lease = self.write(py, false, |tree| tree.lease(&namespace, boundary_tokens, node));
+        self.names(py).lease(lease.map_err(|error| raised(py, &error))?)
+    }
+
+    fn release(&self, py: Python<'_>, lease: &Bound<'_, PyAny>) -> PyResult<()> {
+        let handle = arguments::lease_handle(lease)?;
+        self.write(py, false, |tree| tree.release(handle)).map_err(|error| raised(py, &error))
+    }
+
+    fn release_components(
+        &self,
+        py: Python<'_>,
+        lease: &Bound<'_, PyAny>,
+        names: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let handle = arguments::lease_handle(lease)?;
+        let names: Vec<String> = names.try_iter()?.map(|name| name?.extract()).collect::<PyResult<_>>()?;
+        let names = names.iter().map(String::as_str);
+        self.write(py, false, |tree| tree.release_components(handle, names))
+            .map_err(|error| raised(py, &error))
+    }
+
+    #[pyo3(signature = (lease, tokens, values, *, move_lease=false))]
+    fn insert<'py>(
+        &self,
+        py: Python<'py>,
+        lease: &Bound<'py, PyAny>,
+        tokens: &Bound<'py, PyAny>,
+        values: &Bound<'py, PyAny>,
+        move_lease: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let key = Tokens::of(tokens)?;
+        let (handle, tokens) = (arguments::lease_handle(lease)?, key.as_slice());
+        let values = arguments::values(values)?;
+        let long = tokens.len() >= LONG_TOKENS;
+        let done = self.write(py, long, |tree| tree.insert(handle, tokens, values, move_lease));
+        self.names(py).insertion(done.map_err(|error| raised(py, &error))?, lease)
+    }
+
+    fn evict<'py>(&self, py: Python<'py>, component: &str, slots: i64) -> PyResult<Bound<'py, PyAny>> {
+        let Ok(wanted) = u64::try_from(slots) else {
+            return Err(config_error(py, &format!("cannot evict {slots} slots")));
+        };
+        let freed = self.write(py, wanted >= LONG_SLOTS, |tree| {
+            let component = tree.component(component)?;
+            Ok(tree.evict(component, wanted))
+        });
+        self.names(py).freed(&freed.map_err(|error| raised(py, &error))?)
+    }
+
+    fn clear<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let freed = self.write(py, true, core::Tree::clear);
+        self.names(py).freed(&freed)
+    }
+
+    fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let events = self.write(py, false, core::Tree::take_events);
+        self.names(py).events(&events)
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let stats = self.read(py, false, core::Tree::stats);
+        self.names(py).stats(&stats)
+    }
+
+    fn dump(&self, py: Python<'_>) -> String {
+        self.read(py, true, core::Tree::dump)
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.read(py, true, core::Tree::check).map_err(|error| raised(py, &error))
+    }
+}

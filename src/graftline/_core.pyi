@@ -1,0 +1,101 @@
+"""The binding of the Rust core (`crates/py`). `graftline.tree.rust.RustCore` is what to use.
+
+Arrays of token ids are read where they are: a contiguous u32 array is not copied. Nobody may write to it
+while an operation runs, since long operations let other threads run.
+"""
+
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+from typing import Self, TypeVar, final, overload
+
+from graftline.key import Namespace, TokensLike
+from graftline.plan import Event, Freed, Held, Insertion, Lease, Match, TreeStats
+
+_D = TypeVar("_D")
+
+class Tree:
+    """A tree core without the checks of its settings.
+
+    `match` may be called by several threads beside the one that changes the tree.
+
+    Args:
+        components: name, kind of rule (`full`, `window`, `chunk`, `checkpoint`), tokens of the rule.
+        page_tokens: tokens a page.
+        policy: name of the order of eviction; `lru`.
+        record_events: whether `take_events` has something to give.
+    """
+
+    def __new__(
+        cls, components: Sequence[tuple[str, str, int]], page_tokens: int, policy: str, record_events: bool
+    ) -> Self: ...
+    def match(self, namespace: Namespace, tokens: TokensLike, limit_tokens: int | None = None) -> Match:
+        """Longest reusable prefix of `tokens`, at most `limit_tokens` long; changes nothing (rule M-1).
+
+        Cost: one comparison of the tokens, plus O(nodes on the path x components).
+        """
+
+    def lease(self, match: Match) -> Lease:
+        """Protects what the match's boundary needs, and counts a use (rules L-1, P-1).
+
+        The slots in `held` are gathered when first looked at, and stay those of the moment of the lease.
+
+        Raises:
+            StaleHandleError: the match is out of date.
+        """
+
+    def release(self, lease: Lease) -> None:
+        """Gives a lease back; twice raises `StaleHandleError`."""
+
+    def release_components(self, lease: Lease, names: Sequence[str]) -> None:
+        """Lets some components of a lease go before the rest (rule L-3)."""
+
+    def insert(
+        self,
+        lease: Lease,
+        tokens: TokensLike,
+        values: Mapping[str, Sequence[Held]],
+        *,
+        move_lease: bool = False,
+    ) -> Insertion:
+        """Adds the pages of `tokens`, which follow on the lease's boundary (rules N-1 to N-6).
+
+        Raises:
+            ConfigError: pages outside the inserted path, overlapping, or missing for a prefix-closed
+                component; nothing changed.
+        """
+
+    def evict(self, component: str, slots: int) -> Freed:
+        """Frees up to `slots` slots of a component (rules E-1 to E-6).
+
+        Cost: O(freed + log candidates), however many nodes there are.
+        """
+
+    def clear(self) -> Freed:
+        """Frees everything that no lease protects (rule E-7)."""
+
+    def take_events(self) -> list[Event]:
+        """Events since the last call, oldest first (rule V-1)."""
+
+    def stats(self) -> TreeStats:
+        """Sizes, kept by counters (rule L-5)."""
+
+    def dump(self) -> str:
+        """The tree as text (rule D-1)."""
+
+    def check(self) -> None:
+        """Checks every invariant by walking the whole tree; raises `IntegrityError`."""
+
+@final
+class HeldMap(Mapping[str, Held]):
+    """The pages of a lease by the component's name; each array is made when it is first asked for."""
+
+    def __getitem__(self, name: str, /) -> Held: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __contains__(self, name: object, /) -> bool: ...
+    @overload
+    def get(self, name: str, /) -> Held | None: ...
+    @overload
+    def get(self, name: str, /, default: Held | _D) -> Held | _D: ...
+    def keys(self) -> KeysView[str]: ...
+    def values(self) -> ValuesView[Held]: ...
+    def items(self) -> ItemsView[str, Held]: ...
