@@ -10,7 +10,7 @@ OUT    ?= out
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: install demo demo-real test check format bench bench-serve clean
+.PHONY: help install demo demo-real test check format wheel-test bench bench-core bench-serve clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,7 +18,9 @@ help:
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml
+RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+
+$(VENV)/.installed: pyproject.toml $(RUST)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
@@ -31,6 +33,7 @@ demo-real: install
 	$(BIN)/python demo/real.py
 
 test: install
+	cargo test --quiet --workspace --exclude graftline-py
 	$(BIN)/python -m pytest
 
 check: install
@@ -41,16 +44,34 @@ check: install
 	$(BIN)/python scripts/check_rules.py
 	$(BIN)/python scripts/check_sizes.py
 	$(BIN)/python scripts/models_page.py --check
+	cargo fmt --check
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
 
 format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	cargo fmt
 
-bench: bench-serve
+# A wheel, installed alone into an empty environment: the core needs numpy and nothing else.
+wheel-test: install
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet build/wheel/*.whl
+	cd build/wheel && venv/bin/python ../../scripts/wheel_check.py
+
+bench-core: install
+	$(BIN)/python bench/core/bench_core.py --json $(OUT)/bench_core.json
+
+bench: install
+	$(BIN)/python -m bench.serve.conversation --breakdown --out $(OUT)
+	$(BIN)/python -m bench.serve.branch --out $(OUT)
+	$(BIN)/python -m bench.serve.batch --out $(OUT)
 
 bench-serve: install
-	$(BIN)/python bench/serve/conversation.py --out $(OUT)
+	$(BIN)/python -m bench.serve.conversation --preset demo --out $(OUT)
+	$(BIN)/python -m bench.serve.branch --preset demo --page-sizes 16 --out $(OUT)
 
 clean:
-	rm -rf $(VENV) $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OUT) build target src/graftline/_core.abi3.so dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -57,7 +57,8 @@ def install(packages: Path, console: Console) -> None:
     """Puts the packages into a folder that is on nobody's path."""
     names = [NAME, *(f"{NAME}-part{i}" for i in range(1, PARTS + 1))]
     wanted = [*(f"{name}=={VERSION}" for name in names), *READERS]
-    if len(list(packages.glob("*.dist-info"))) >= len(wanted):
+    folders = [f"{one.replace('-', '_').replace('==', '-')}.dist-info" for one in wanted]
+    if all((packages / folder).is_dir() for folder in folders):
         return
     console.print(f"installing {', '.join(wanted)} into {packages}")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

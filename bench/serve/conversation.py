@@ -24,12 +24,14 @@ from bench.harness import Report, Spread, console, show
 from bench.serve.breakdown import breakdown, parts_table
 from bench.serve.client import Reply, complete
 from bench.serve.models import FAMILIES, bench_model, random_tokens
+from bench.serve.published import CONVERSATIONS
 from demo.talking import Server
 from rich.console import Console
 
 SYSTEM_TOKENS = 200
 TURN_TOKENS = 150
 GENERATED_TOKENS = 4
+PUBLISHED_TURNS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,8 @@ def main() -> int:
     """Runs the benchmark; 1 when a text differed with and without the cache."""
     options = arguments()
     out = console()
-    report = Report(
-        "serve-conversation", options.seed, {"preset": options.preset, "turns": options.turns, "threads": 1}
-    )
+    settings = {name: getattr(options, name) for name in ("preset", "turns", "page_size")}
+    report = Report("serve-conversation", options.seed, settings)
     out.print(report.machine.line())
     rows, same = [], True
     for family in options.families:
@@ -86,10 +87,13 @@ def main() -> int:
         same = same and all(turn.same for turn in turns)
         if options.breakdown:
             parts = breakdown(model, [turn.prompt for turn in turns], GENERATED_TOKENS)
-            http_s = Spread.of([turn.on.ttft_s - turn.on.engine_s for turn in turns])
-            show(*parts_table(family, parts, http_s.median), out)
-            report.results[family]["breakdown"] = {**asdict(parts), "http_s": asdict(http_s)}
+            http_s = min(turn.on.ttft_s - turn.on.engine_s for turn in turns[-5:])
+            show(*parts_table(family, parts, http_s), out)
+            report.results[family]["breakdown"] = {**asdict(parts), "http_s": http_s}
     show_summary(rows, out)
+    if options.preset == "bench" and options.turns == PUBLISHED_TURNS:
+        report.results["published"] = [asdict(other) for other in CONVERSATIONS]
+        show_published(rows, out)
     out.print(f"written: {report.save(options.out)}")
     return 0 if same else 1
 
@@ -101,6 +105,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--families", nargs="+", default=list(FAMILIES), metavar="FAMILY")
     parser.add_argument("--preset", default="bench", help="demo: 6-7 M parameters; bench: 30-40 M")
+    parser.add_argument("--page-size", type=int, default=16, metavar="TOKENS")
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for models and results")
@@ -114,22 +119,28 @@ def arguments() -> argparse.Namespace:
 
 def measure(options: argparse.Namespace, model: Path, out: Console) -> list[Turn]:
     """All turns of one model."""
-    talk_to = {"options": options, "fields": {}, "off": True}
     if options.url:
         with httpx2.Client(base_url=options.url, timeout=600) as client:
-            return list(converse(client, **{**talk_to, "fields": {"model": str(model)}, "off": False}))
+            return list(converse(client, options, {"model": str(model)}, off=False))
     flags = ("--threads", "1", "--max-model-len", "8192", "--log-level", "warning")
     with (
-        Server(model, out, *flags) as server,
+        Server(model, out, *flags, "--page-size", str(options.page_size)) as server,
         httpx2.Client(base_url=server.url, timeout=600) as client,
     ):
-        return list(converse(client, **talk_to))
+        return list(converse(client, options, {}, off=True))
 
 
 def converse(
-    client: httpx2.Client, options: argparse.Namespace, fields: dict[str, Any], off: bool
+    client: httpx2.Client, options: argparse.Namespace, fields: dict[str, Any], *, off: bool
 ) -> Iterator[Turn]:
-    """Holds the conversation; yields each turn when it is done."""
+    """Holds the conversation; yields each turn when it is done.
+
+    Args:
+        client: with the server's address.
+        options: of the command line.
+        fields: further fields of each request.
+        off: whether the server can leave the cache out.
+    """
     rng = np.random.default_rng(options.seed)
     warm_up = random_tokens(rng, SYSTEM_TOKENS, options.preset)
     complete(client, warm_up, GENERATED_TOKENS, **fields, **({"use_cache": False} if off else {}))
@@ -212,6 +223,23 @@ def show_summary(rows: Sequence[dict[str, Any]], out: Console) -> None:
         *("TTFT off, mean ms", "off/on", "texts"),
     )
     show("all turns", columns, lines, out)
+
+
+def show_published(rows: Sequence[dict[str, Any]], out: Console) -> None:
+    """Other servers' figures for the models that were run."""
+    families = [row["family"] for row in rows]
+    lines = [
+        (
+            f"{other.server}, {other.family}",
+            f"{other.reused_tokens:,}" if other.reused_tokens else "not told, or none",
+            f"{other.on_ms:,}",
+            f"{other.off_ms:,}" if other.off_ms else "-",
+        )
+        for other in CONVERSATIONS
+        if other.family in families
+    ]
+    columns = ("", "tokens reused", "TTFT on, mean ms", "TTFT off, mean ms")
+    show("other servers, 2026-11, other runs: compare counts, hardly times", columns, lines, out)
 
 
 def as_json(turn: Turn) -> dict[str, Any]:

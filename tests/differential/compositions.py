@@ -79,6 +79,7 @@ COMPOSITIONS = (
     Composition("full-chunk", {"full": Full(), "chunk": Chunk(3)}),
     Composition("full-chunk-off-the-page", {"full": Full(), "chunk": Chunk(10)}, page_tokens=4),
     Composition("chunk-window", {"chunk": Chunk(4), "swa": Window(3)}),
+    Composition("chunk-checkpoint", {"chunk": Chunk(2), "state": Checkpoint()}),
     Composition("full-half", {"full": Full(), "half": Half()}),
     Composition("full-stairs-checkpoint", {"full": Full(), "stairs": Stairs(), "state": Checkpoint()}),
     Composition("stairs", {"stairs": Stairs()}, page_tokens=2),

@@ -73,7 +73,8 @@ class Oracle:
         self.events: list[Event] = []
         self.clock = 0
         self.last_label = 0
-        self.found: dict[str, Any] = {}  # what was found since the last change of a page
+        self.found: dict[object, Any] = {}  # what was found since the last change of a page
+        self.needed: dict[tuple[str, Key], list[Key]] = {}  # answers of the rules, which never change
 
     # -- places: what is where -----------------------------------------------------------------------
 
@@ -91,9 +92,10 @@ class Oracle:
 
     def below(self, key: Key) -> list[Key]:
         """Every page that lies deeper on a path through `key`."""
-        return [
-            k for k in self.pages if len(k[1]) > len(key[1]) and self.prefix(k, self.pages_of(key)) == key
-        ]
+        if ("below", key) not in self.found:
+            deeper = [k for k in self.pages if len(k[1]) > len(key[1])]
+            self.found["below", key] = [k for k in deeper if self.prefix(k, self.pages_of(key)) == key]
+        return self.found["below", key]
 
     def by_label(self) -> dict[int, list[Key]]:
         """Nodes by label, the pages of each shallow before deep."""
@@ -142,8 +144,11 @@ class Oracle:
 
     def needs(self, name: str, key: Key) -> list[Key]:
         """Pages that the boundary at the end of `key` needs of a component."""
-        boundary = self.pages_of(key)
-        return self.path(key, self.rules[name].first_page(boundary, self.page_tokens), boundary)
+        if (name, key) not in self.needed:
+            boundary = self.pages_of(key)
+            first = self.rules[name].first_page(boundary, self.page_tokens)
+            self.needed[name, key] = self.path(key, first, boundary)
+        return self.needed[name, key]
 
     def valid(self, key: Key, names: Iterable[str]) -> bool:
         """R-1: all pages that the boundary needs are held."""
@@ -163,20 +168,29 @@ class Oracle:
 
     def live_pages(self, node: list[Key], name: str) -> set[Key]:
         """E-1: hull of the pages that the agreed boundaries in and below a node need."""
+        if ("live", node[-1], name) not in self.found:
+            self.found["live", node[-1], name] = self.find_live_pages(node, name)
+        return self.found["live", node[-1], name]
+
+    def find_live_pages(self, node: list[Key], name: str) -> set[Key]:
+        """`live_pages`, found anew."""
         start, end = self.pages_of(node[0]) - 1, self.pages_of(node[-1])
-        first_page = self.rules[name].first_page
-        inside = [self.pages_of(k) for k in node if k in self.agreed()]
-        beneath = [self.pages_of(k) for k in self.below(node[-1]) if k in self.agreed()]
+        inside = [k for k in node if k in self.agreed()]
+        beneath = [k for k in self.below(node[-1]) if k in self.agreed()]
         spans = []
         if inside:
-            spans.append((max(start, first_page(min(inside), self.page_tokens)), max(inside)))
+            spans.append((self.first_needed(name, inside), max(map(self.pages_of, inside))))
         if beneath:
-            spans.append((max(start, first_page(min(beneath), self.page_tokens)), end))
-        spans = [(first, last) for first, last in spans if first < last]
+            spans.append((self.first_needed(name, beneath), end))
+        spans = [(max(start, first), last) for first, last in spans if max(start, first) < last]
         if not spans:
             return set()
         hull = range(min(first for first, _ in spans), max(last for _, last in spans))
         return {k for k in node if self.pages_of(k) - 1 in hull}
+
+    def first_needed(self, name: str, boundaries: Iterable[Key]) -> int:
+        """First page that the shallowest of some boundaries needs."""
+        return self.rules[name].first_page(min(map(self.pages_of, boundaries)), self.page_tokens)
 
     def leases_of(self, key: Key, name: str) -> list[Key]:
         """Boundaries of the leases that protect a page for a component (L-1), held or not (L-2)."""
@@ -431,9 +445,11 @@ class Oracle:
 
     def tidy(self) -> None:
         """T-4, L-4: a page stays for a value on it, a page below it, or a lease that ends at it."""
-        ends = {note.end for note in self.leases.values()}
+        stays = {note.end for note in self.leases.values()}
         for key in sorted(self.pages, key=self.pages_of, reverse=True):
-            if not self.pages[key].slots and key not in ends and not self.below(key):
+            if self.pages[key].slots or key in stays:
+                stays.add(self.prefix(key, self.pages_of(key) - 1))
+            else:
                 del self.pages[key]
         self.found.clear()
 

@@ -12,7 +12,7 @@ from differential.machine import PAGES_MAX, Machine
 
 DEEP = os.environ.get("GRAFTLINE_PROFILE") == "deep"
 SEEDS, STEPS = (20, 2000) if DEEP else (1, 250)
-HELD_PAGES_MAX = 40  # the oracle is slow: beyond this many pages something is evicted
+PAGES_MAX_HELD, LEASES_MAX = 40, 6  # the oracle is slow: beyond these something is evicted or released
 
 
 def step(machine: Machine, chance: random.Random) -> None:
@@ -34,7 +34,9 @@ def step(machine: Machine, chance: random.Random) -> None:
         machine.insert_wrongly(pick, kinds, chance.randrange(3), chance.randrange(5), flag)
     else:
         machine.evict(chance.randrange(3), chance.randint(0, 4), False)
-    if machine.harness.oracle.stats().path_pages > HELD_PAGES_MAX:
+    while len(machine.open) > LEASES_MAX:
+        machine.release(chance.randrange(32))
+    if machine.harness.oracle.stats().path_pages > PAGES_MAX_HELD:
         machine.evict(chance.randrange(3), chance.randint(5, 15), False)
 
 

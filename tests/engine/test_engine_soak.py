@@ -15,7 +15,7 @@ FAMILIES = ["gemma3", "qwen3_5", "inkling", "mistral", "mamba", "llama4", "recur
 REQUESTS = 250
 AT_ONCE = 24
 # For a sequence of 96 tokens, a page of 4, a chunk of 8; for all eight that run at once they are too few.
-SLOTS = {"full": 60, "swa": 34, "chunk": 34, "state": 18}
+SLOTS = {"full": 36, "swa": 20, "chunk": 20, "state": 18}
 MOST_TOKENS = 96
 
 
@@ -35,7 +35,7 @@ class Crowd:
         chance = self.random
         stem = chance.choice(self.stems)[: chance.randint(0, 60)]
         prompt = stem + random_prompt(chance.randrange(10**6), chance.choice((1, 1, 2, 3, 8, 20)))
-        count = min(chance.choice((1, 2, 3, 5, 9, 14)), MOST_TOKENS - len(prompt))
+        count = min(chance.choice((1, 2, 3, 5, 9, 20)), MOST_TOKENS - len(prompt))
         early = chance.random() < 0.2
         more = {
             "priority": chance.choice((0, 0, 0, 1)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,11 +78,17 @@ def load(model: Path, engine: EngineConfig) -> Backend:
 
 @contextmanager
 def running(
-    make: Callable[[], Backend], config: ServerConfig = SERVER, *, wait_ready: bool = True
+    make: Callable[[], Backend],
+    config: ServerConfig = SERVER,
+    *,
+    wait_ready: bool = True,
+    send_buffer_bytes: int = 0,
 ) -> Iterator[Live]:
     """A server on a thread, ended by what a signal does."""
     state = State(config)
     listening = bind(config)
+    if send_buffer_bytes:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     settled = threading.Event()
     server = DrainingServer(create_app(state, make, lambda _: settled.set()), state)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -22,10 +22,10 @@ def complete(live: Live, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("length", [1, 2, 3, 5])
+@pytest.mark.parametrize("length", [1, 3])
 def test_a_stop_text_ends_the_answer_before_it(live: Live, length: int, stream: bool) -> None:
     whole = complete(live)["text"]
-    for start in range(1, len(whole) - length, 3):
+    for start in range(1, len(whole) - length, 5):
         stop = whole[start : start + length]
         if "\ufffd" in stop:
             continue

@@ -51,6 +51,18 @@ def test_a_holding_outside_of_what_the_end_needs_is_not_touched(sketch) -> None:
 
 
 @pytest.mark.rule("P-1")
+def test_where_nothing_is_needed_nothing_is_touched(sketch) -> None:
+    """The second prompt ends at a seam inside the node: it uses no page of a chunk."""
+    tree: Sketch = sketch(full=Full(), chunk=Chunk(3))
+    tree.put("abcdef", chunk="******")
+    tree.put("abc", full="...", chunk="...")
+    assert (
+        tree.picture(ticks=True)
+        == "0..6 abcdef | full 0..6 [0 1 2 3 4 5] @3 | chunk 0..6 [100 101 102 103 104 105] @2"
+    )
+
+
+@pytest.mark.rule("P-1")
 def test_the_unused_rest_of_a_split_node_stays_old(sketch) -> None:
     """X is older than Y; half of X is used again. The other half leaves before any of Y."""
     tree: Sketch = sketch(full=Full())
@@ -219,10 +231,10 @@ def test_a_run_past_all_agreed_boundaries_leaves_from_its_head(sketch) -> None:
     """
     page          0 1 2 3 4 5 6
     chunk (2)     . . . . . * *        at the seams 2, 4 and 6 nothing is needed
-    state         . * . * . . .        so 2 and 4 are agreed, and no page of the chunk is needed
+    state         . * * * . . .        so 2 and 4 are agreed, and no page of the chunk is needed
     """
     tree: Sketch = sketch(chunk=Chunk(2), state=Checkpoint())
-    tree.put("abcdefg", chunk=".....**", state=".*.*...")
+    tree.put("abcdefg", chunk=".....**", state=".***...")
     freed = tree.core.evict("chunk", 2)
     assert slots_of(freed, "chunk") == [0, 1], "all of the run is dead: it leaves in order"
     assert dict(freed.dead_pages) == {"chunk": 2}

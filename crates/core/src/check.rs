@@ -57,7 +57,7 @@ impl Tree {
         if here.tokens.len() != here.pages as usize * self.page_tokens as usize {
             return Err(self.broken_node("T-1", node, &format!("has {} tokens", here.tokens.len())));
         }
-        if self.child_at(above, &here.tokens[..self.page_tokens as usize]) != Some(node) {
+        if self.child_along(above, &here.tokens).map(|(child, _)| child) != Some(node) {
             return Err(self.broken_node("T-2", node, "is not found by its first page"));
         }
         if here.children == 0 && here.leases == 0 && self.held_end(node) < here.end() {
@@ -209,5 +209,76 @@ impl Tree {
             return Err(broken("T-1", format!("counts {} pages of path, has {pages}", self.path_pages)));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::node::{Node, NodeId};
+    use crate::policy::Lru;
+    use crate::{Component, Error, GivenRun, Handle, Namespace, Rule, Run, Tree};
+
+    /// Two leased paths that share a node, and one that is not leased.
+    fn tree() -> Tree {
+        let window = Rule::Window { lookback_tokens: 1 };
+        let components = [("full", Rule::Full), ("swa", window)];
+        let components = components.map(|(name, rule)| Component { name: name.to_owned(), rule }).to_vec();
+        let mut tree = Tree::new(components, 1, Box::new(Lru), false).expect("good settings");
+        let space = Namespace::default();
+        for (tokens, slot) in [([1, 2, 3], 0), ([1, 2, 4], 3), ([5, 6, 7], 6)] {
+            let root = tree.lease(&space, 0, Handle::NONE).expect("the empty prefix").handle;
+            let run = |first_page: i64, count| GivenRun { first_page, slots: (slot..slot + count).collect() };
+            let values = vec![("full".to_owned(), vec![run(0, 3)]), ("swa".to_owned(), vec![run(1, 2)])];
+            let lease = tree.insert(root, &tokens, values, true).expect("good values").lease;
+            if tokens[0] == 5 {
+                tree.release(lease.expect("it moved").handle).expect("a lease that is out");
+            }
+        }
+        tree.check().expect("no contradiction");
+        tree
+    }
+
+    /// Rule that `check` finds broken after a damage; the node given is the leaf that is not leased.
+    fn broken_rule(damage: impl FnOnce(&mut Tree, NodeId)) -> &'static str {
+        let mut tree = tree();
+        let free = tree.nodes.iter().find(|(_, node)| node.pages > 0 && node.children + node.leases == 0);
+        let free = free.expect("a leaf is free").0;
+        damage(&mut tree, free);
+        match tree.check() {
+            Err(Error::Integrity { rule, .. }) => rule,
+            other => panic!("damage was not found: {other:?}"),
+        }
+    }
+
+    fn leased(tree: &mut Tree) -> &mut Node {
+        let leased = tree.nodes.iter().find(|(_, node)| node.leases > 0).expect("a node is leased").0;
+        &mut tree.nodes[leased]
+    }
+
+    #[test]
+    fn broken_topology_is_found() {
+        assert_eq!(broken_rule(|tree, _| tree.path_pages += 1), "T-1");
+        assert_eq!(broken_rule(|tree, leaf| tree.nodes[leaf].start += 1), "T-1");
+        assert_eq!(broken_rule(|tree, leaf| tree.nodes[leaf].tokens = Run::empty()), "T-1");
+        assert_eq!(broken_rule(|tree, leaf| tree.unlink_child(leaf)), "T-2");
+        assert_eq!(broken_rule(|tree, leaf| tree.holding_mut(leaf, 1).first = 9), "T-3");
+        assert_eq!(broken_rule(|tree, leaf| tree.holding_mut(leaf, 0).slots = Run::empty()), "T-7");
+        assert_eq!(broken_rule(|tree, leaf| tree.holding_mut(leaf, 0).slots = [0, 1, 2][..].into()), "T-8");
+    }
+
+    #[test]
+    fn broken_liveness_is_found() {
+        assert_eq!(broken_rule(|tree, leaf| tree.nodes[leaf].deepest -= 1), "E-1");
+        assert_eq!(broken_rule(|tree, leaf| tree.device.pools[0].candidates.remove(leaf)), "E-6");
+        assert_eq!(broken_rule(|tree, leaf| tree.holding_mut(leaf, 0).usage.last_tick += 1), "E-6");
+    }
+
+    #[test]
+    fn broken_locks_and_counters_are_found() {
+        assert_eq!(broken_rule(|tree, leaf| tree.nodes[leaf].leases += 1), "E-6");
+        assert_eq!(broken_rule(|tree, leaf| tree.holding_mut(leaf, 1).locks.add(2, 1)), "L-2");
+        assert_eq!(broken_rule(|tree, _| leased(tree).leases += 1), "L-2");
+        assert_eq!(broken_rule(|tree, _| tree.device.pools[1].counters.held += 1), "L-5");
+        assert_eq!(broken_rule(|tree, _| tree.device.pools[0].counters.leased -= 1), "L-5");
     }
 }

@@ -57,17 +57,20 @@ impl ChildIndex {
 }
 
 impl Tree {
-    /// Child of a node that begins with a page.
+    /// Child of a node that begins with the first page of `tokens`, and how many whole pages it shares.
     #[inline]
-    pub(crate) fn child_at(&self, parent: NodeId, page: &[u32]) -> Option<NodeId> {
-        let node = &self.nodes[parent];
-        let begins = |child: NodeId| self.nodes[child].tokens[..page.len()] == *page;
-        if !node.indexed {
-            return self.children_of(parent).find(|&child| begins(child));
+    pub(crate) fn child_along(&self, parent: NodeId, tokens: &[u32]) -> Option<(NodeId, u32)> {
+        let shared =
+            |child: NodeId| Some((child, self.common_pages(child, tokens))).filter(|&(_, pages)| pages > 0);
+        if !self.nodes[parent].indexed {
+            return self.children_of(parent).find_map(shared);
         }
-        let index = &self.children;
-        let is_it = |&child: &NodeId| self.nodes[child].parent == Some(parent) && begins(child);
-        index.table.find(index.hash(parent, page), is_it).copied()
+        let page = &tokens[..self.page_tokens as usize];
+        let begins = |&child: &NodeId| {
+            let node = &self.nodes[child];
+            node.parent == Some(parent) && node.tokens[..page.len()] == *page
+        };
+        self.children.table.find(self.children.hash(parent, page), begins).copied().and_then(shared)
     }
 
     /// Children of a node, in no order that means anything.

@@ -45,7 +45,8 @@ impl Tree {
         let pages = u32::try_from(tokens.len() / page).expect("fewer than 2^32 pages");
         let (tokens, end) = (&tokens[..pages as usize * page], start + pages);
         let given = self.check_values(values, start, end)?;
-        let (bottom, known) = self.follow(leased, tokens);
+        let (path, known) = self.walk(leased, tokens);
+        let bottom = path.last().copied().unwrap_or(leased);
         self.missing_closed(&given, start + known, end)?;
         let mut bottom = self.grow(bottom, &tokens[known as usize * page..], start + known);
         let result = self.adopt(bottom, start, &given);
@@ -74,23 +75,6 @@ impl Tree {
             duplicates: result.duplicates,
             lease,
         })
-    }
-
-    /// Deepest node that shares pages with `tokens`, and how many pages of them are known. Changes nothing.
-    fn follow(&self, node: NodeId, tokens: &[u32]) -> (NodeId, u32) {
-        let page = self.page_tokens as usize;
-        let (mut node, mut rest, mut known) = (node, tokens, 0);
-        while !rest.is_empty() {
-            let Some(child) = self.child_at(node, &rest[..page]) else { break };
-            let common = self.common_pages(child, rest);
-            known += common;
-            rest = &rest[common as usize * page..];
-            node = child;
-            if common < self.nodes[child].pages {
-                break;
-            }
-        }
-        (node, known)
     }
 
     /// Makes the rest of the path below `bottom`, where the tree knows only what is before `known_end`.

@@ -51,14 +51,13 @@ impl Tree {
         }
     }
 
-    /// Nodes along the key, from the first one, and how many pages of the key they know.
-    fn walk(&self, root: NodeId, tokens: &[u32]) -> (Vec<NodeId>, u32) {
+    /// Nodes below `node` along a key of whole pages, from the first one, and how many pages of it they know.
+    pub(crate) fn walk(&self, node: NodeId, tokens: &[u32]) -> (Vec<NodeId>, u32) {
         let page = self.page_tokens as usize;
         let mut path = Vec::new();
-        let (mut node, mut rest, mut known) = (root, tokens, 0);
+        let (mut node, mut rest, mut known) = (node, tokens, 0);
         while !rest.is_empty() {
-            let Some(child) = self.child_at(node, &rest[..page]) else { break };
-            let common = self.common_pages(child, rest);
+            let Some((child, common)) = self.child_along(node, rest) else { break };
             path.push(child);
             known += common;
             rest = &rest[common as usize * page..];

@@ -272,15 +272,17 @@ impl Tree {
     }
 }
 
-/// Tokens compared at once: long enough for the speed of memory, short enough to find a difference soon.
-const STRIDE: usize = 512;
+/// Tokens compared at once: many while they are equal, at the speed of memory, then fewer to find the place.
+const STRIDES: [usize; 3] = [8192, 128, 1];
 
 /// How many leading tokens of two equally long slices are equal.
 fn common_tokens(mine: &[u32], theirs: &[u32]) -> usize {
-    let strides = mine.chunks(STRIDE).zip(theirs.chunks(STRIDE));
-    let equal: usize = strides.take_while(|(a, b)| a == b).map(|(a, _)| a.len()).sum();
-    let rest = mine[equal..].iter().zip(&theirs[equal..]);
-    equal + rest.take_while(|(a, b)| a == b).count()
+    let mut equal = 0;
+    for stride in STRIDES {
+        let pairs = mine[equal..].chunks(stride).zip(theirs[equal..].chunks(stride));
+        equal += pairs.take_while(|(a, b)| a == b).map(|(a, _)| a.len()).sum::<usize>();
+    }
+    equal
 }
 
 #[cfg(test)]
@@ -289,13 +291,13 @@ mod tests {
 
     #[test]
     fn a_difference_is_found_anywhere() {
-        let mine: Vec<u32> = (0..2000).collect();
-        for place in [0, 1, 511, 512, 513, 1024, 1999] {
+        let mine: Vec<u32> = (0..20_000).collect();
+        for place in [0, 1, 127, 128, 129, 8191, 8192, 19_999] {
             let mut theirs = mine.clone();
             theirs[place] += 1;
             assert_eq!(common_tokens(&mine, &theirs), place);
         }
-        assert_eq!(common_tokens(&mine, &mine), 2000);
+        assert_eq!(common_tokens(&mine, &mine), 20_000);
         assert_eq!(common_tokens(&[], &[]), 0);
     }
 }

@@ -19,7 +19,7 @@ impl Tree {
             let deep = path.iter().take_while(|&&step| self.nodes[step].end() > shallowest).count();
             for &step in path[..deep].iter().rev() {
                 let holding = self.holding(step, component);
-                let needed = !holding.is_empty() && holding.first < boundary && first < holding.end();
+                let needed = first.max(holding.first) < boundary.min(holding.end());
                 if needed || holds_any(holding, new) {
                     self.touch_holding(step, component);
                 }

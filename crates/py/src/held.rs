@@ -55,7 +55,7 @@ impl HeldMap {
         }
     }
 
-    #[pyo3(signature = (name, default=None))]
+    #[pyo3(signature = (name, default=None, /))]
     fn get<'py>(
         &self,
         py: Python<'py>,

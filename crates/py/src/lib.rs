@@ -7,6 +7,7 @@
 mod arguments;
 mod buffers;
 mod errors;
+mod frozen;
 mod held;
 mod plan;
 mod tree;

@@ -3,22 +3,30 @@
 use std::sync::Arc;
 
 use graftline_core as core;
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use crate::buffers::{array, token_array};
+use crate::frozen::Frozen;
 use crate::held::HeldMap;
 
-/// A class of a Python module, looked up once.
-macro_rules! class {
-    ($py:expr, $module:literal, $name:literal) => {{
-        static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        CLASS.import($py, $module, $name)
+type Object<'py> = PyResult<Bound<'py, PyAny>>;
+
+/// Makes an object of a frozen dataclass: `make!(py, "Vote", name, boundary, without)`.
+macro_rules! make {
+    ($py:expr, $class:literal, $($value:expr),+ $(,)?) => {{
+        static CLASS: PyOnceLock<Frozen> = PyOnceLock::new();
+        let class = Frozen::of(&CLASS, $py, "graftline.plan", $class)?;
+        class.make($py, [$(any($py, $value)?),+])
     }};
 }
 
-type Object<'py> = PyResult<Bound<'py, PyAny>>;
+/// A value as a Python object.
+fn any<'py, T: IntoPyObject<'py>>(py: Python<'py>, value: T) -> Object<'py> {
+    value.into_bound_py_any(py)
+}
 
 /// Names of the components, as Python strings made once.
 pub(crate) struct Names<'a, 'py>(pub(crate) &'a Bound<'py, PyTuple>);
@@ -30,14 +38,17 @@ impl<'py> Names<'_, 'py> {
 
     pub(crate) fn found(&self, namespace: &Bound<'py, PyAny>, found: &core::Match) -> Object<'py> {
         let py = self.0.py();
-        let class = class!(py, "graftline.plan", "Match")?;
-        let votes: PyResult<Vec<_>> =
-            found.votes.iter().enumerate().map(|(index, vote)| self.vote(index, vote)).collect();
+        let vote = |(component, vote): (usize, &core::Vote)| {
+            make!(py, "Vote", self.at(component)?, vote.boundary_tokens, vote.without_tokens)
+        };
+        let votes: PyResult<Vec<_>> = found.votes.iter().enumerate().map(vote).collect();
         let limited_by = match found.limited_by {
             Some(component) => self.at(component)?,
-            None => pyo3::intern!(py, "").clone().into_any(),
+            None => PyString::intern(py, "").into_any(),
         };
-        class.call1((
+        make!(
+            py,
+            "Match",
             namespace,
             found.boundary_tokens,
             found.path_tokens,
@@ -47,30 +58,23 @@ impl<'py> Names<'_, 'py> {
             found.reason,
             found.branch_tokens,
             found.node.to_bits(),
-        ))
-    }
-
-    fn vote(&self, component: usize, vote: &core::Vote) -> Object<'py> {
-        let class = class!(self.0.py(), "graftline.plan", "Vote")?;
-        class.call1((self.at(component)?, vote.boundary_tokens, vote.without_tokens))
+        )
     }
 
     pub(crate) fn lease(&self, lease: core::Lease) -> Object<'py> {
         let py = self.0.py();
-        let class = class!(py, "graftline.plan", "Lease")?;
         let held = HeldMap::new(self.0.clone().unbind(), lease.held);
-        class.call1((lease.handle.to_bits(), lease.boundary_tokens, held))
+        make!(py, "Lease", lease.handle.to_bits(), lease.boundary_tokens, held)
     }
 
     /// The lease given stays the result's where it did not move.
     pub(crate) fn insertion(&self, done: core::Insertion, given: &Bound<'py, PyAny>) -> Object<'py> {
-        let class = class!(self.0.py(), "graftline.plan", "Insertion")?;
         let lease = match done.lease {
             Some(lease) => self.lease(lease)?,
             None => given.clone(),
         };
         let (adopted, duplicates) = (self.pieces(&done.adopted)?, self.pieces(&done.duplicates)?);
-        class.call1((done.boundary_tokens, done.new_pages, adopted, duplicates, lease))
+        make!(self.0.py(), "Insertion", done.boundary_tokens, done.new_pages, adopted, duplicates, lease)
     }
 
     /// Pages by the component's name, components without any left out.
@@ -94,19 +98,17 @@ impl<'py> Names<'_, 'py> {
         for (component, &dead) in freed.dead_pages.iter().enumerate().filter(|&(_, &dead)| dead != 0) {
             dead_pages.set_item(self.at(component)?, dead)?;
         }
-        class!(py, "graftline.plan", "Freed")?.call1((slots, dead_pages))
+        make!(py, "Freed", slots, dead_pages)
     }
 
     pub(crate) fn stats(&self, stats: &core::TreeStats) -> Object<'py> {
         let py = self.0.py();
-        let class = class!(py, "graftline.plan", "PoolStats")?;
         let pool = |(component, pool): (usize, &core::PoolStats)| {
             let (held, leased, dead) = (pool.held_pages, pool.leased_pages, pool.dead_pages);
-            class.call1((self.at(component)?, tier(py, pool.tier)?, held, leased, dead))
+            make!(py, "PoolStats", self.at(component)?, tier(py, pool.tier)?, held, leased, dead)
         };
         let pools: PyResult<Vec<_>> = stats.pools.iter().enumerate().map(pool).collect();
-        let class = class!(py, "graftline.plan", "TreeStats")?;
-        class.call1((stats.nodes, stats.leases, stats.path_pages, PyTuple::new(py, pools?)?))
+        make!(py, "TreeStats", stats.nodes, stats.leases, stats.path_pages, PyTuple::new(py, pools?)?)
     }
 
     pub(crate) fn events(&self, events: &[core::Event]) -> PyResult<Bound<'py, PyList>> {
@@ -129,32 +131,36 @@ impl<'py> Names<'_, 'py> {
             core::EventKind::Stored => "stored",
             core::EventKind::Removed => "removed",
         };
-        let keys = event.page_keys.iter().map(|key| PyBytes::new(py, key));
-        class!(py, "graftline.plan", "Event")?.call1((
+        let keys: Vec<_> = event.page_keys.iter().map(|key| PyBytes::new(py, key)).collect();
+        make!(
+            py,
+            "Event",
             kind,
             self.at(event.component)?,
             tier(py, event.tier)?,
             namespace,
             event.first_page,
-            PyTuple::new(py, keys.collect::<Vec<_>>())?,
+            PyTuple::new(py, keys)?,
             PyBytes::new(py, &event.parent_key),
             token_array(py, &event.tokens)?,
             event.reason.map_or("", core::Reason::as_str),
-        ))
+        )
     }
 
     fn namespace(&self, namespace: &core::Namespace) -> Object<'py> {
+        static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let core::Namespace { model, weight_epoch, adapter, salt } = namespace;
-        let class = class!(self.0.py(), "graftline.key", "Namespace")?;
+        let class = CLASS.import(self.0.py(), "graftline.key", "Namespace")?;
         class.call1((model, *weight_epoch, adapter, salt))
     }
 }
 
 /// A `Held`; the array becomes its own.
 pub(crate) fn held<'py>(py: Python<'py>, first_page: u32, slots: Bound<'py, PyAny>) -> Object<'py> {
-    class!(py, "graftline.plan", "Held")?.call1((first_page, slots))
+    make!(py, "Held", first_page, slots)
 }
 
 fn tier(py: Python<'_>, tier: core::Tier) -> Object<'_> {
-    class!(py, "graftline.plan", "Tier")?.call1((tier as u8,))
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    CLASS.import(py, "graftline.plan", "Tier")?.call1((tier as u8,))
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from graftline.cache.cores import make_core
 from graftline.cache.request import CachedRequest
 from graftline.cache.slots import SlotLedger
 from graftline.components import ComponentSpec
@@ -13,10 +14,7 @@ from graftline.key import Namespace, TokensLike, as_tokens
 from graftline.plan import Event, Freed, Slots
 from graftline.policies import EvictionPolicy
 from graftline.tiers import ValuePool
-from graftline.tree import PythonCore, TreeCore
-
-CoreFactory = Callable[..., TreeCore]
-CORES: dict[str, CoreFactory] = {"python": PythonCore}
+from graftline.tree import TreeCore
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class PrefixCache:
         page_tokens: tokens a page.
         pools: component name to its values, for copying checkpoints; a component that holds states
             needs one, others need none.
-        core: which tree core keeps the books.
+        core: which tree core keeps the books: `auto`, `python` or `rust`.
         policy: order of eviction; least recently used by default.
         record_events: whether `take_events` has something to give.
 
@@ -55,18 +53,16 @@ class PrefixCache:
         *,
         page_tokens: int,
         pools: Mapping[str, ValuePool] | None = None,
-        core: str = "python",
+        core: str = "auto",
         policy: EvictionPolicy | None = None,
         record_events: bool = False,
     ) -> None:
-        if core not in CORES:
-            raise ConfigError(f"unknown core '{core}'", hint=f"choose one of {', '.join(CORES)}")
         self.pools = dict(pools or {})
         for spec in components:
             if spec.rule.holds_state and spec.name not in self.pools:
                 raise ConfigError(f"component '{spec.name}' holds states and needs a pool to copy them in")
-        self.core = CORES[core](
-            components, page_tokens=page_tokens, policy=policy, record_events=record_events
+        self.core: TreeCore = make_core(
+            core, components, page_tokens=page_tokens, policy=policy, record_events=record_events
         )
         self.components = tuple(components)
         self.page_tokens = page_tokens

@@ -23,10 +23,10 @@ class EngineConfig:
         device_bytes: bytes for all pools; 0 takes a quarter of the free memory, at most 1 GiB on a CPU.
         slots: slots per component, in place of a share of `device_bytes`.
         prefix_cache: whether prompts reuse anything.
-        core: which tree core keeps the books.
+        core: which tree core keeps the books: `auto`, `python` or `rust`.
         dtype: weights' type, or `auto` for the checkpoint's own.
         device: `cpu`, `cuda`, `cuda:1`, or `auto`.
-        threads: CPU threads of torch; 0 leaves torch's choice.
+        threads: CPU threads of torch; 0 takes torch's choice, but 1 on one or two cores.
     """
 
     page_tokens: int = 16
@@ -38,7 +38,7 @@ class EngineConfig:
     device_bytes: int = 0
     slots: Mapping[str, int] = field(default_factory=dict)
     prefix_cache: bool = True
-    core: str = "python"
+    core: str = "auto"
     dtype: str = "auto"
     device: str = "auto"
     threads: int = 0

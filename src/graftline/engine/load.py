@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,8 +41,7 @@ def load_engine(path_or_name: str, config: EngineConfig | None = None) -> Hybrid
 def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine:
     """Starts an engine on a loaded model, which it takes over."""
     config = config or EngineConfig()
-    if config.threads:
-        torch.set_num_threads(config.threads)
+    torch.set_num_threads(config.threads or default_threads())
     layout = plan_layout(model.config)
     device = pick_device(config.device)
     page_tokens = math.lcm(config.page_tokens, layout.page_multiple)
@@ -83,6 +83,15 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
         pools=pool_uses(cache),
     )
     return HybridEngine(runner, cache, config, info, fingerprint)
+
+
+def default_threads() -> int:
+    """Torch's own choice, but 1 on one or two cores.
+
+    There two threads wait for each other, and spin, as soon as anything else runs: the same work then
+    takes many times the CPU time.
+    """
+    return torch.get_num_threads() if (os.cpu_count() or 1) > 2 else 1
 
 
 def pick_device(name: str) -> torch.device:

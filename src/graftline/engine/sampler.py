@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -27,8 +28,8 @@ def check_sampling(params: SamplingParams) -> None:
     """
     if params.max_tokens < 1:
         raise ConfigError(f"max_tokens is {params.max_tokens}, it must be at least 1")
-    if not params.temperature >= 0:
-        raise ConfigError(f"temperature is {params.temperature}, it must not be negative")
+    if not 0 <= params.temperature < math.inf:
+        raise ConfigError(f"temperature is {params.temperature}, it must be finite and not negative")
     if not 0 < params.top_p <= 1:
         raise ConfigError(f"top_p is {params.top_p}, it must be above 0 and at most 1")
     if params.top_k < 0:

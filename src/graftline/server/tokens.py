@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar, TypeVarTuple
 
 import jinja2
@@ -25,6 +26,9 @@ RESERVED = frozenset(
     )
 )
 """Names that `apply_chat_template` keeps for itself; a request must not set them as template variables."""
+
+NAMED_TOKENS = 1 << 16
+"""Texts of single tokens that are remembered: log-probabilities name some twenty with each token."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -76,6 +80,7 @@ class Tokenizer:
             # Settings of the checkpoint for training; they would silently cut prompts.
             self._fast.no_truncation()
             self._fast.no_padding()
+        self._texts = lru_cache(NAMED_TOKENS)(self._token_text)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="graftline-tokenizer")
 
     @classmethod
@@ -122,7 +127,7 @@ class Tokenizer:
 
     def token_text(self, token: int) -> str:
         """One token as it reads on its own, special ones by name."""
-        return str(self._inner.decode([token], skip_special_tokens=False))
+        return self._texts(token)
 
     def token_bytes(self, token: int) -> list[int] | None:
         """UTF-8 of a token; None when it is no whole text."""
@@ -136,6 +141,9 @@ class Tokenizer:
     def close(self) -> None:
         """Ends the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _token_text(self, token: int) -> str:
+        return str(self._inner.decode([token], skip_special_tokens=False))
 
     async def _on_thread(self, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)

@@ -25,8 +25,7 @@ def touch(state: State, node: Node, boundary: int, fresh: Sequence[Sequence[Held
         new = fresh[component] if fresh else ()
         for step in path:
             holding = device(step, component)
-            needed = len(holding.slots) and holding.first < boundary and first < holding.end
-            if needed or holds_any(holding, new):
+            if max(first, holding.first) < min(boundary, holding.end) or holds_any(holding, new):
                 touch_holding(state, step, component)
 
 

@@ -1,0 +1,56 @@
+"""Which tree core keeps the books, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+
+from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, Window
+from graftline.errors import ConfigError
+from graftline.policies import EvictionPolicy, Lru
+from graftline.tree import PythonCore, TreeCore
+
+CORES = ("auto", "python", "rust")
+RULES_OF_RUST = (Full, Window, Chunk, Checkpoint)
+
+
+def has_rust() -> bool:
+    """Whether the compiled core is installed."""
+    return find_spec("graftline._core") is not None
+
+
+def make_core(
+    name: str,
+    specs: Sequence[ComponentSpec],
+    *,
+    page_tokens: int,
+    policy: EvictionPolicy | None = None,
+    record_events: bool = False,
+) -> TreeCore:
+    """A tree core.
+
+    Args:
+        name: `rust`, `python`, or `auto`: the Rust core where it is installed, unless a rule or a
+            policy of one's own asks for the Python core.
+
+    Raises:
+        ConfigError: an unknown name, a core that is not installed, or what the core cannot take.
+    """
+    if name not in CORES:
+        raise ConfigError(f"unknown core '{name}'", hint=f"choose one of {', '.join(CORES)}")
+    if name == "auto":
+        name = "rust" if has_rust() and suits_rust(specs, policy) else "python"
+    if name == "python":
+        return PythonCore(specs, page_tokens=page_tokens, policy=policy, record_events=record_events)
+    if not has_rust():
+        raise ConfigError(
+            "the Rust core is not installed", hint="install graftline with a Rust toolchain, or core='python'"
+        )
+    rust: type[TreeCore] = import_module("graftline.tree.rust").RustCore
+    return rust(specs, page_tokens=page_tokens, policy=policy, record_events=record_events)  # type: ignore[call-arg]
+
+
+def suits_rust(specs: Sequence[ComponentSpec], policy: EvictionPolicy | None) -> bool:
+    """Whether the Rust core knows the rules and the policy."""
+    return all(type(spec.rule) in RULES_OF_RUST for spec in specs) and type(policy) in (type(None), Lru)

@@ -1,0 +1,204 @@
+"""Drives the real cache with the requests of a trace, without a model.
+
+What runs is `graftline.cache.PrefixCache` over a real tree core, with its stops (rule C-5), checkpoints, leases
+and ownership of slots; only the values are missing: pools are of no bytes, and the engine is a cost model.
+A page is given to the core as two words (`tokens.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from graftline.cache import CachedRequest, PrefixCache
+from graftline.components import Checkpoint, ComponentSpec, Window
+from graftline.errors import CapacityError, ConfigError
+from graftline.plan import Match
+from graftline.policies import EvictionPolicy, Lru
+from graftline.replay.compositions import Composition, scaled, window_pages
+from graftline.replay.cost import CostModel
+from graftline.replay.tally import PoolFigures, RunFigures, Tally
+from graftline.replay.tokens import KEY_TOKENS, PagedRequest, answer_key, prompt_key
+
+POLICIES: dict[str, Callable[[], EvictionPolicy]] = {Lru.name: Lru}
+DEFAULT_CHUNK_TOKENS = 2048
+
+Progress = Callable[[int], None]
+
+
+def no_progress(requests: int) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is replayed.
+
+    Attributes:
+        composition: the model's components.
+        slots: places of each component's device pool.
+        page_tokens: tokens a page.
+        policy: name of the order of eviction, in `POLICIES`.
+        core: which tree core keeps the books, as for `PrefixCache`.
+        cost: how long things take.
+        chunk_tokens: how much of a prompt is computed at once; matters to windows, whose pool must hold
+            the window and one chunk.
+    """
+
+    composition: Composition
+    slots: Mapping[str, int]
+    page_tokens: int
+    policy: str = Lru.name
+    core: str = "auto"
+    cost: CostModel = field(default_factory=CostModel)
+    chunk_tokens: int = DEFAULT_CHUNK_TOKENS
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise ConfigError(f"unknown policy '{self.policy}'", hint=f"choose one of {', '.join(POLICIES)}")
+        if self.chunk_tokens < 1:
+            raise ConfigError(f"chunk_tokens is {self.chunk_tokens}, it must be at least 1")
+        for name, least in least_slots(self.composition, self.page_tokens, self.chunk_tokens).items():
+            if self.slots.get(name, 0) < least:
+                raise ConfigError(
+                    f"component '{name}' has {self.slots.get(name, 0)} slots, one request needs {least}",
+                    hint=f"give it at least {least}",
+                )
+
+    @property
+    def chunk_pages(self) -> int:
+        """Pages computed at once, at least one."""
+        return max(1, self.chunk_tokens // self.page_tokens)
+
+
+def least_slots(composition: Composition, page_tokens: int, chunk_tokens: int) -> dict[str, int]:
+    """Slots with which each pool can serve any request that the prefix-closed pools can hold.
+
+    A window's pool holds the window before the lease's boundary, what was computed behind it, and
+    one chunk; what lies two windows back has been given back (rule C-9).
+    """
+    least = {}
+    for name, rule in composition.rules:
+        if isinstance(rule, Window):
+            chunk_pages = max(1, chunk_tokens // page_tokens)
+            least[name] = 2 * window_pages(rule, page_tokens) + chunk_pages + 2
+        else:
+            least[name] = 1
+    return least
+
+
+class NoValues:
+    """A pool of no bytes: copying a state costs nothing here."""
+
+    def copy(self, source: int, target: int) -> None:
+        """Nothing to copy."""
+
+
+class Replayer:
+    """Serves requests of a trace from one cache.
+
+    Attributes:
+        cache: the real one.
+        tally: what was counted.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        specs = [
+            ComponentSpec(name, scaled(rule, setup.page_tokens), setup.slots[name])
+            for name, rule in setup.composition.rules
+        ]
+        self.cache = PrefixCache(
+            specs,
+            page_tokens=KEY_TOKENS,
+            pools={spec.name: NoValues() for spec in specs if spec.rule.holds_state},
+            core=setup.core,
+            policy=POLICIES[setup.policy](),
+        )
+        self.tally = Tally(setup.page_tokens, KEY_TOKENS)
+        self._closed_slots = min((spec.slots for spec in specs if spec.rule.prefix_closed), default=None)
+        # Whether a prompt is computed in chunks shows in the pools only where something is left behind.
+        is_chunked = not all(spec.rule.prefix_closed or spec.rule.holds_state for spec in specs)
+        self._step_words = setup.chunk_pages * KEY_TOKENS if is_chunked else None
+
+    def arrive(self, paged: PagedRequest) -> bool:
+        """Counts a request; False when it is refused, as the prefix-closed pools can never hold it."""
+        self.tally.arrived(paged.request.turn, paged.request.prompt_tokens)
+        if self._closed_slots is None or paged.occupied_pages <= self._closed_slots:
+            return True
+        self.tally.refused += 1
+        return False
+
+    def begin(self, paged: PagedRequest) -> CachedRequest:
+        """Looks the prompt up and computes the rest of it.
+
+        Raises:
+            CapacityError: others hold what it needs; it has given everything back.
+        """
+        running = self.cache.begin(prompt_key(paged))
+        try:
+            self._compute(running)
+        except CapacityError:
+            running.abort()
+            raise
+        return running
+
+    def finish(self, paged: PagedRequest, running: CachedRequest) -> None:
+        """Computes the answer and ends the request; what was computed is kept.
+
+        Raises:
+            CapacityError: others hold what it needs; it has ended, its prompt is kept.
+        """
+        with running:
+            running.append(answer_key(paged))
+            self._compute(running)
+            running.finish()
+
+    def serve(self, paged: PagedRequest) -> Match:
+        """A request from its start to its end, alone."""
+        running = self.begin(paged)
+        self.finish(paged, running)
+        return running.match
+
+    def _compute(self, running: CachedRequest) -> None:
+        end = len(running.tokens)
+        while running.computed_tokens < end:
+            to = running.next_stop()
+            if self._step_words is not None:
+                step_end = running.computed_tokens // KEY_TOKENS * KEY_TOKENS + self._step_words
+                to = min(to, step_end)
+            elif to == end:  # the state of the last page boundary is kept (rule C-6)
+                to = max(end // KEY_TOKENS * KEY_TOKENS, running.computed_tokens + 1)
+            running.grow(to)
+            running.advance(to)
+
+    def figures(self, span_s: float, wall_s: float) -> RunFigures:
+        """The result so far."""
+        pools = tuple(
+            PoolFigures(use.component, use.capacity, use.held, self.cache.evicted_slots[use.component])
+            for use in self.cache.uses()
+        )
+        return self.tally.figures(pools, self.cache.skipped_checkpoints, span_s, wall_s)
+
+
+def simulate(trace: Iterable[PagedRequest], setup: Setup, progress: Progress = no_progress) -> RunFigures:
+    """Replays a trace one request at a time, in its order: what is reused depends on nothing but the cache.
+
+    Args:
+        trace: the requests.
+        setup: what is replayed.
+        progress: told how many requests were served since the last time.
+    """
+    started = time.perf_counter()
+    replayer = Replayer(setup)
+    for paged in trace:
+        if replayer.arrive(paged):
+            match = replayer.serve(paged)
+            request = paged.request
+            computed = request.prompt_tokens - match.boundary_tokens // KEY_TOKENS * setup.page_tokens
+            replayer.tally.served(
+                request.turn, request.prompt_tokens, match, setup.cost.first_token_s(computed)
+            )
+        progress(1)
+    return replayer.figures(0.0, time.perf_counter() - started)
