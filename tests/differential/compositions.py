@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 
 from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, ReuseRule, Window
 from graftline.policies import EvictionPolicy, Lru, Usage
@@ -35,6 +37,11 @@ class OpenStart(ReuseRule):
         return 0
 
 
+def is_own(rule: ReuseRule) -> bool:
+    """Whether only a core that takes any rule can take this one."""
+    return type(rule) not in (Full, Window, Chunk, Checkpoint)
+
+
 class FewestUses(EvictionPolicy):
     """Ranks by the count of uses, so that ranks of different runs tie and the tick decides (P-2)."""
 
@@ -56,6 +63,11 @@ class Composition:
     @property
     def specs(self) -> tuple[ComponentSpec, ...]:
         return tuple(ComponentSpec(name, rule, slots=1 << 20) for name, rule in self.rules.items())
+
+    @property
+    def own(self) -> bool:
+        """Whether a rule or the policy is one of those above."""
+        return self.policy is FewestUses or any(is_own(rule) for rule in self.rules.values())
 
 
 COMPOSITIONS = (
@@ -89,9 +101,11 @@ COMPOSITIONS = (
 )
 
 
-def core_types() -> tuple[Callable[..., TreeCore], ...]:
-    """Every core that there is."""
-    return (PythonCore,)
+def core_types(*, own: bool = False) -> tuple[Callable[..., TreeCore], ...]:
+    """Every core that there is: the Rust one where it was built, and where no rule or policy is one's own."""
+    if own or find_spec("graftline._core") is None:
+        return (PythonCore,)
+    return PythonCore, import_module("graftline.tree.rust").RustCore
 
 
 def cores_under_test(composition: Composition) -> list[TreeCore]:
@@ -103,5 +117,5 @@ def cores_under_test(composition: Composition) -> list[TreeCore]:
             policy=composition.policy(),
             record_events=True,
         )
-        for core_type in core_types()
+        for core_type in core_types(own=composition.own)
     ]

@@ -1,4 +1,4 @@
-"""Logits with the cache against logits without: bit for bit on the grid, within a bound elsewhere (rule X-2)."""
+"""Logits with the cache against those without: equal bits on the grid, in a bound elsewhere (rule X-2)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PROMPT = random_prompt(1, 45)
 OFF_GRID = 24  # a page boundary at which a cold run is never cut
 # Largest difference relative to the spread of the logits; the worst families are at 7e-6 and 9e-2.
 BOUNDS = {torch.float32: BOUND, torch.bfloat16: 0.2}
-# In bfloat16 two experts of this untrained gpt_oss tie within one step of rounding: either choice is right, they
-# give unlike logits, and the trial at the engine's start refuses that.
+# In bfloat16 two experts of this untrained gpt_oss tie within one step of rounding: either choice is right,
+# they give unlike logits, and the trial at the engine's start refuses that.
 CASES = [(family, torch.float32) for family in SERVED] + [
     (family, torch.bfloat16) for family in SERVED if family != "gpt_oss"
 ]

@@ -75,7 +75,7 @@ def branch(prompt: list[int], place: int, seed: int) -> list[int]:
 
 
 def evictions(family: str, client: Client, prompt: list[int]) -> None:
-    """Each component in turn loses a few values, then all; the repeat heals it, and the next one hits again."""
+    """Each component in turn loses a few values, then all; a repeat heals it, and the next one hits again."""
     page = client.engine.info.page_tokens
     replay = replay_boundary(prompt, page)
     for component in layout_of(family).components:

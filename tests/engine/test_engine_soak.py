@@ -1,4 +1,4 @@
-"""2,000 requests of mixed sizes, a fifth of them ended early at a random moment, in pools that are too small."""
+"""2,000 requests of mixed sizes, a fifth of them ended early at any moment, in pools too small for all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine_support import Client, Outcome, Pending, assert_greedy, random_promp
 from graftline.engine.api import SamplingParams
 from graftline.errors import CapacityError
 
-FAMILIES = ["gemma3", "qwen3_5", "inkling", "mistral", "mamba", "llama4", "recurrent_gemma", "llama"]
+FAMILIES = ["gemma3", "qwen3_5", "lfm3", "mistral", "mamba", "llama4", "recurrent_gemma", "llama"]
 REQUESTS = 250
 AT_ONCE = 24
 # For a sequence of 96 tokens, a page of 4, a chunk of 8; for all eight that run at once they are too few.
@@ -103,7 +103,7 @@ def test_pools_are_whole_after_a_crowd(family: str) -> None:
 
 def test_the_crowd_is_large_enough_to_matter() -> None:
     """The soak would say little if nothing were evicted, preempted or reused in it."""
-    with serving("inkling", slots=SLOTS, chunk_tokens=8, max_batched_tokens=32) as client:
+    with serving("lfm3", slots=SLOTS, chunk_tokens=8, max_batched_tokens=32) as client:
         crowd = Crowd(client, seed=99)
         for _ in range(60):
             crowd.submit()

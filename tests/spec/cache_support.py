@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from graftline.cache import CachedRequest, PrefixCache
+from graftline.cache.cores import has_rust
 from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, ReuseRule, Window
 from graftline.key import Namespace
 from graftline.tiers import NumpyPool
 
+INSTALLED = ["python", "rust"] if has_rust() else ["python"]
 COMPOSITIONS: dict[str, dict[str, ReuseRule]] = {
     "full": {"full": Full()},
     "window": {"swa": Window(7)},
@@ -59,9 +61,18 @@ class Model:
         composition: name of one of `COMPOSITIONS`.
         page_tokens: tokens a page.
         slots: places in each pool.
+        core: which tree core keeps the books; `usual_core` by default.
     """
 
-    def __init__(self, composition: str, page_tokens: int = 4, slots: int | dict[str, int] = 200) -> None:
+    usual_core = "python"
+
+    def __init__(
+        self,
+        composition: str,
+        page_tokens: int = 4,
+        slots: int | dict[str, int] = 200,
+        core: str | None = None,
+    ) -> None:
         rules = COMPOSITIONS[composition]
         counts = slots if isinstance(slots, dict) else dict.fromkeys(rules, slots)
         self.rules = rules
@@ -72,6 +83,7 @@ class Model:
             [ComponentSpec(name, rule, counts[name]) for name, rule in rules.items()],
             page_tokens=page_tokens,
             pools=self.pools,
+            core=core or self.usual_core,
         )
         self.namespaces: dict[int, Namespace] = {}
 

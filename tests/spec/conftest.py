@@ -19,11 +19,25 @@ def core_type(request: pytest.FixtureRequest) -> Callable[..., TreeCore]:
     return request.param
 
 
-@pytest.fixture
-def sketch(core_type: Callable[..., TreeCore]) -> Callable[..., Sketch]:
-    """Makes a tree to draw on: `sketch(full=Full(), swa=Window(2), page_tokens=1)`."""
+Make = Callable[..., Sketch]
+
+
+def maker(core_type: Callable[..., TreeCore]) -> Make:
+    """Makes trees to draw on: `sketch(full=Full(), swa=Window(2), page_tokens=1)`."""
 
     def make(page_tokens: int = 1, policy: EvictionPolicy | None = None, **rules: ReuseRule) -> Sketch:
         return Sketch(core_type, rules, page_tokens, policy)
 
     return make
+
+
+@pytest.fixture
+def sketch(core_type: Callable[..., TreeCore]) -> Make:
+    """Makes trees on every core."""
+    return maker(core_type)
+
+
+@pytest.fixture(params=core_types(own=True), ids=lambda core_type: core_type.name)
+def own_sketch(request: pytest.FixtureRequest) -> Make:
+    """Makes trees on the cores that take rules and policies of one's own."""
+    return maker(request.param)

@@ -6,18 +6,23 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from graftline.cache import CachedRequest, PrefixCache
+from graftline.cache import PrefixCache
 from graftline.cache.request import RequestEndedError
 from graftline.components import Checkpoint, ComponentSpec, Full, Window
 from graftline.errors import CapacityError, ConfigError, IntegrityError
-from spec.cache_support import COMPOSITIONS, Fault, Model
+from spec.cache_support import COMPOSITIONS, INSTALLED, Fault, Model
 
 PROMPT = list(range(100, 141))  # 41 tokens: 10 whole pages of 4, and one token
 EVERY = sorted(COMPOSITIONS)
 WITH_STATE = ["full_state", "state", "all"]
+
+
+@pytest.fixture(autouse=True, params=INSTALLED)
+def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test here runs on every core."""
+    monkeypatch.setattr(Model, "usual_core", request.param)
+    return request.param
 
 
 def use_of(model: Model, name: str):
@@ -200,9 +205,7 @@ def test_a_request_writes_to_slots_of_its_own() -> None:
     ("length", "stops"),
     [(1, [1]), (3, [3]), (4, [4]), (5, [4, 5]), (40, [36, 40]), (41, [40, 41]), (43, [40, 43]), (8, [4, 8])],
 )
-def test_a_prompt_pauses_at_the_replay_boundary_and_at_its_last_whole_page(
-    length: int, stops: list[int]
-) -> None:
+def test_a_prompt_pauses_at_its_replay_boundary_and_last_whole_page(length: int, stops: list[int]) -> None:
     for use_cache in (True, False):
         model = Model("all")
         with model.begin(
@@ -420,91 +423,3 @@ def test_control_a_wrong_value_is_seen(composition: str) -> None:
             continue  # at token 40 a chunk of 8 begins and nothing is read
         with pytest.raises(AssertionError, match=name):
             model.prefill(model.begin(PROMPT))
-
-
-# -- any order of everything ----------------------------------------------------------------------------
-
-
-class Crowd(RuleBasedStateMachine):
-    """Requests that share prefixes begin, compute, generate and end in any order, in small pools or large."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[CachedRequest] = []
-
-    @initialize(
-        composition=st.sampled_from(EVERY), page_tokens=st.sampled_from([1, 2, 4]), tight=st.booleans()
-    )
-    def start(self, composition: str, page_tokens: int, tight: bool) -> None:
-        self.model = Model(composition, page_tokens, slots=60 // page_tokens if tight else 200)
-
-    @precondition(lambda self: len(self.open) < 4)
-    @rule(
-        stem=st.integers(0, 24),
-        tail=st.lists(st.integers(0, 2), min_size=1, max_size=8),
-        use_cache=st.integers(0, 5).map(bool),
-        marks=st.lists(st.integers(0, 25), max_size=1),
-    )
-    def begin(self, stem: int, tail: list[int], use_cache: bool, marks: list[int]) -> None:
-        prompt = [*range(10, 10 + stem), *tail]
-        try:
-            request = self.model.begin(
-                prompt, use_cache=use_cache, marks=[mark for mark in marks if mark <= len(prompt)]
-            )
-        except CapacityError:
-            return
-        self.open.append(request)
-
-    @precondition(lambda self: self.open)
-    @rule(which=st.integers(0, 3), most=st.integers(1, 12))
-    def compute(self, which: int, most: int) -> None:
-        request = self.open[which % len(self.open)]
-        to_tokens = min(request.next_stop(), request.computed_tokens + most)
-        if to_tokens > request.computed_tokens:
-            self.attempt(request, to_tokens)
-
-    @precondition(lambda self: self.open)
-    @rule(which=st.integers(0, 3), tokens=st.lists(st.integers(0, 2), min_size=1, max_size=9))
-    def generate(self, which: int, tokens: list[int]) -> None:
-        request = self.open[which % len(self.open)]
-        if request.computed_tokens == len(request.tokens):
-            for token in tokens:
-                request.append([token])
-                if not self.attempt(request, len(request.tokens)):
-                    break
-
-    def attempt(self, request: CachedRequest, to_tokens: int) -> bool:
-        try:
-            self.model.compute(request, to_tokens)
-        except CapacityError:
-            return False
-        return True
-
-    @precondition(lambda self: self.open)
-    @rule(which=st.integers(0, 3), how=st.sampled_from(["finish", "finish", "abort"]))
-    def end(self, which: int, how: str) -> None:
-        getattr(self.open.pop(which % len(self.open)), how)()
-
-    @rule(data=st.data(), count=st.integers(1, 30))
-    def evict(self, data: st.DataObject, count: int) -> None:
-        name = data.draw(st.sampled_from(sorted(self.model.rules)))
-        self.model.cache.settle(self.model.cache.core.evict(name, count))
-
-    @invariant()
-    def nothing_is_lost_and_every_reader_reads_what_is_right(self) -> None:
-        if hasattr(self, "model"):
-            self.model.cache.check()
-            for request in self.open:
-                self.model.verify(request)
-
-    def teardown(self) -> None:
-        if hasattr(self, "model"):
-            for request in self.open:
-                request.finish()
-            self.model.assert_idle_and_whole()
-
-
-class TestCrowd(Crowd.TestCase):
-    """C-1, C-2, C-3, C-4, C-9 and C-10 together."""
-
-    pytestmark = pytest.mark.rule("C-1", "C-2", "C-3", "C-4", "C-9", "C-10")

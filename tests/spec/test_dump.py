@@ -85,7 +85,7 @@ OPERATIONS = sorted(
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_core_has_the_operations_with_the_same_parameters(core_type, operation: str) -> None:
     def shape(owner: object) -> list[tuple[str, object, object]]:
-        parameters = inspect.signature(getattr(owner, operation)).parameters.values()
+        _, *parameters = inspect.signature(getattr(owner, operation)).parameters.values()  # without self
         return [(p.name, p.kind, p.default) for p in parameters]
 
     assert shape(core_type) == shape(TreeCore)

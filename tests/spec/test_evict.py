@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from differential.compositions import FewestUses
+from differential.compositions import FewestUses, Stairs
 from graftline.components import Checkpoint, Chunk, Full, Window
 from graftline.errors import ConfigError
 from graftline.plan import Held
@@ -75,8 +75,8 @@ def test_the_unused_rest_of_a_split_node_stays_old(sketch) -> None:
 
 
 @pytest.mark.rule("P-2")
-def test_the_lowest_rank_leaves_first_then_the_older_then_the_shallower(sketch) -> None:
-    tree: Sketch = sketch(policy=FewestUses(), state=Checkpoint())
+def test_the_lowest_rank_leaves_first_then_the_older(own_sketch) -> None:
+    tree: Sketch = own_sketch(policy=FewestUses(), state=Checkpoint())
     tree.put("A", state="*")
     tree.put("B", state="*")
     tree.put("C", state="*")
@@ -240,6 +240,16 @@ def test_a_run_past_all_agreed_boundaries_leaves_from_its_head(sketch) -> None:
     assert dict(freed.dead_pages) == {"chunk": 2}
 
 
+@pytest.mark.rule("E-1", "E-4")
+def test_what_an_eviction_makes_useless_counts_as_dead_at_once(own_sketch) -> None:
+    """Boundaries 1, 2 need from page 0 on, 3, 4 from page 2 on: when page 0 goes, page 1 is of no use."""
+    tree: Sketch = own_sketch(stairs=Stairs())
+    tree.put("abcdef", stairs="******")
+    freed = tree.core.evict("stairs", 3)
+    assert slots_of(freed, "stairs") == [0, 1, 2]
+    assert dict(freed.dead_pages) == {"stairs": 1}
+
+
 @pytest.mark.rule("E-5")
 def test_a_page_of_full_attention_takes_along_what_lies_on_it(sketch) -> None:
     tree: Sketch = sketch(full=Full(), swa=Window(2), state=Checkpoint())
@@ -276,7 +286,9 @@ def test_evicting_n_frees_n_or_all_that_may_go(sketch, wanted: int) -> None:
 
 @pytest.mark.rule("E-6")
 @pytest.mark.parametrize("leased", [False, True])
-def test_the_cost_of_an_eviction_does_not_grow_with_the_leaves_or_the_leases(sketch, leased: bool) -> None:
+def test_the_cost_of_an_eviction_does_not_grow_with_the_leaves_or_the_leases(
+    own_sketch, leased: bool
+) -> None:
     """Counted in questions to the rule: as many with a thousand other leaves, leased or not, as with ten."""
 
     class Counted(Window):
@@ -289,7 +301,7 @@ def test_the_cost_of_an_eviction_does_not_grow_with_the_leaves_or_the_leases(ske
 
     costs = []
     for leaves in (10, 1000):
-        tree: Sketch = sketch(full=Full(), swa=Counted(2))
+        tree: Sketch = own_sketch(full=Full(), swa=Counted(2))
         tree.put("victim", swa="....**")
         root = tree.hold()
         for leaf in range(leaves):

@@ -46,7 +46,7 @@ def test_a_rest_of_less_than_a_page_is_not_inserted(sketch) -> None:
 
 
 @pytest.mark.rule("N-1")
-def test_the_cost_is_that_of_the_new_tokens(sketch) -> None:
+def test_the_cost_is_that_of_the_new_tokens(own_sketch) -> None:
     """Asked of the rule: growing a path of 2000 pages asks as often as growing one of 20."""
 
     class Counted(Window):
@@ -59,7 +59,7 @@ def test_the_cost_is_that_of_the_new_tokens(sketch) -> None:
 
     costs = []
     for pages in (20, 2000):
-        tree: Sketch = sketch(full=Full(), swa=Counted(3))
+        tree: Sketch = own_sketch(full=Full(), swa=Counted(3))
         lease = tree.hold()
         tokens = np.arange(pages, dtype=np.uint32)
         values = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from differential.compositions import Half, OpenStart, Stairs, core_types
+from differential.compositions import Half, OpenStart, Stairs, core_types, is_own
 from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, ReuseRule, Window
 from graftline.errors import ConfigError
 from spec.sketch import Sketch
@@ -39,7 +39,7 @@ def test_a_boundary_is_valid_exactly_when_all_pages_it_needs_are_held(
     """The tree against the sentence of the rule, for one component on one path, at each boundary."""
     if rule.prefix_closed:
         held = [True] * len(held)
-    for core_type in core_types():
+    for core_type in core_types(own=is_own(rule)):
         tree = Sketch(core_type, {"c": rule})
         text = "abcdefgh"[: len(held)]
         tree.grow(tree.hold(), text, move=True, c="".join("*" if here else "." for here in held))
@@ -150,9 +150,9 @@ def test_a_sidecar_has_no_vote_and_no_slots_of_its_own(core_type) -> None:
 
 
 @pytest.mark.rule("R-8")
-def test_a_rule_of_ones_own_is_one_method(sketch) -> None:
+def test_a_rule_of_ones_own_is_one_method(own_sketch) -> None:
     """`Half` needs the later half of the prefix; the tree takes it without knowing it."""
-    tree: Sketch = sketch(full=Full(), half=Half())
+    tree: Sketch = own_sketch(full=Full(), half=Half())
     tree.put("abcdefgh", half="..***...")
     valid = [b for b in range(9) if tree.hit("abcdefgh", b) == b]
     assert valid == [0, 4, 5], "4 needs pages 2, 3; 5 needs 2, 3, 4; 6 needs page 5 too"

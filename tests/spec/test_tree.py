@@ -81,6 +81,16 @@ def test_where_a_node_is_cut_does_not_depend_on_how_values_are_cut_into_runs(
     assert [line.split(" | swa")[0] for line in tree.picture().splitlines()][-1].startswith("  2..5 cde")
 
 
+@pytest.mark.rule("T-3", "N-2")
+def test_neighbouring_runs_of_one_insertion_are_one_run(sketch) -> None:
+    """Page 4 is held; 0, 1 and 2, 3 come as two runs. Together they reach page 4: no gap, no cut."""
+    tree: Sketch = sketch(swa=Window(2))
+    tree.put("abcde", swa="....*")
+    runs = [*tree.runs("swa", 2, "**"), *tree.runs("swa", 0, "**")]
+    tree.core.insert(tree.hold(), tokens_of("abcde"), {"swa": runs})
+    assert tree.picture().splitlines()[1] == "0..5 abcde | swa 0..5 [3 4 1 2 0]"
+
+
 @pytest.mark.rule("T-4")
 def test_what_nothing_is_held_of_is_cut_back_and_removed_up_to_the_root(sketch) -> None:
     """Without a prefix-closed component tokens stay only as far as a value needs them for its name."""

@@ -8,7 +8,7 @@ instead of pages: thousands instead of millions.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -102,7 +102,8 @@ class Passages:
         found = self.wanted & (self.before() != NEVER)
         pages = np.where(found, (self.end_page - self.start_page)[self.run], 0)
         sums = np.concatenate([[0], np.cumsum(pages)])
-        return sums[self.first[1:]] - sums[self.first[:-1]]
+        of_requests: Counts = sums[self.first[1:]] - sums[self.first[:-1]]
+        return of_requests
 
 
 class Forest:
@@ -161,30 +162,85 @@ class Forest:
         return upper
 
 
+class Recorder:
+    """Notes passages as requests, or parts of them, go by."""
+
+    def __init__(self, forest: Forest) -> None:
+        self.forest = forest
+        self.run, self.wanted, self.first = array("q"), array("b"), array("q", [0])
+        self.occupied, self.tokens = array("q"), array("q")
+
+    def note(self, runs: Iterable[int], limit_pages: int, occupied_pages: int, prompt_tokens: int) -> None:
+        """One passage of each run, at one time."""
+        for run in runs:
+            self.run.append(run)
+            self.wanted.append(self.forest.end[run] <= limit_pages)
+        self.first.append(len(self.run))
+        self.occupied.append(occupied_pages)
+        self.tokens.append(prompt_tokens)
+
+    def passages(self) -> Passages:
+        """All that was noted."""
+        return Passages(
+            first=np.array(self.first, dtype=np.int64),
+            run=np.array(self.run, dtype=np.int64),
+            wanted=np.array(self.wanted, dtype=np.bool_),
+            occupied_pages=np.array(self.occupied, dtype=np.int64),
+            prompt_tokens=np.array(self.tokens, dtype=np.int64),
+            start_page=np.array(self.forest.start, dtype=np.int64),
+            end_page=np.array(self.forest.end, dtype=np.int64),
+            parent=np.array(self.forest.parent, dtype=np.int64),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where requests overlap: a prompt was computed, or the answer to it."""
+
+    paged: PagedRequest
+    is_answer: bool
+
+
 def passages(trace: Iterable[PagedRequest]) -> Passages:
-    """Goes through a trace twice: to find the runs, then to note who passes them. Memory: O(passages)."""
+    """Of requests one at a time. Goes through the trace twice. Memory: O(passages)."""
     forest = Forest()
     for paged in trace:
-        at_limit = forest.add(paged.pages[: paged.limit_pages])
-        at_end = forest.add(paged.pages[paged.limit_pages :], at_limit)
-        forest.add(paged.answer, at_end)
-    run, wanted, first = array("q"), array("b"), array("q", [0])
-    occupied, tokens = array("q"), array("q")
+        plant(forest, paged)
+    recorder = Recorder(forest)
     for paged in trace:
-        path = np.concatenate([paged.pages, paged.answer]) if len(paged.answer) else paged.pages
-        found = forest.runs(path)
-        run.extend(found)
-        wanted.extend(forest.end[number] <= paged.limit_pages for number in found)
-        first.append(len(run))
-        occupied.append(paged.occupied_pages)
-        tokens.append(paged.request.prompt_tokens)
-    return Passages(
-        first=np.array(first, dtype=np.int64),
-        run=np.array(run, dtype=np.int64),
-        wanted=np.array(wanted, dtype=np.bool_),
-        occupied_pages=np.array(occupied, dtype=np.int64),
-        prompt_tokens=np.array(tokens, dtype=np.int64),
-        start_page=np.array(forest.start, dtype=np.int64),
-        end_page=np.array(forest.end, dtype=np.int64),
-        parent=np.array(forest.parent, dtype=np.int64),
-    )
+        tokens = paged.request.prompt_tokens
+        recorder.note(forest.runs(whole_path(paged)), paged.limit_pages, paged.occupied_pages, tokens)
+    return recorder.passages()
+
+
+def overlapping_passages(steps: Sequence[Step]) -> Passages:
+    """Of requests that overlap: a time for each prompt, and one for each answer.
+
+    At the time of an answer its pages alone are passed, none of which is wanted. That its prompt is held
+    meanwhile is left out, so what looks ahead over these passages gives bounds, not what can be reached.
+    """
+    forest = Forest()
+    for step in steps:
+        plant(forest, step.paged)
+    recorder = Recorder(forest)
+    for step in steps:
+        paged, prompt_pages = step.paged, len(step.paged.pages)
+        if step.is_answer:
+            runs = [run for run in forest.runs(whole_path(paged)) if forest.start[run] >= prompt_pages]
+            recorder.note(runs, 0, len(paged.answer), 0)
+        else:
+            occupied = prompt_pages + int(paged.has_rest)
+            recorder.note(forest.runs(paged.pages), paged.limit_pages, occupied, paged.request.prompt_tokens)
+    return recorder.passages()
+
+
+def plant(forest: Forest, paged: PagedRequest) -> None:
+    """Puts a request's path into the forest, with runs ending at its limit and at its prompt's end."""
+    at_limit = forest.add(paged.pages[: paged.limit_pages])
+    at_end = forest.add(paged.pages[paged.limit_pages :], at_limit)
+    forest.add(paged.answer, at_end)
+
+
+def whole_path(paged: PagedRequest) -> Ids:
+    """Prompt and answer."""
+    return np.concatenate([paged.pages, paged.answer]) if len(paged.answer) else paged.pages

@@ -4,11 +4,11 @@ A reader turns lines into requests as they come and keeps nothing but small tabl
 
 | format | known by | content |
 |---|---|---|
-| `mooncake` | `hash_ids` | a block id a block (512 tokens unless `block_size` says else), the last may be partial |
-| `runs` | `hash_runs` | block ids as runs `[first, count]`, whole blocks only; `insert_runs`: with the answer |
+| `mooncake` | `hash_ids` | an id a block (512 tokens unless `block_size` differs), the last may be partial |
+| `runs` | `hash_runs` | ids of whole blocks as runs `[first, count]`; `insert_runs`: with the answer |
 | `tokens` | `tokens` | token ids of the prompt, and of the answer in `answer` |
 | `openai` | `messages`, `prompt`, `body` or `request` | a request as sent to an OpenAI-compatible server |
-| `sessions` | `requests` and `messages` | a conversation a line: a pool of messages, prompts are ranges of it |
+| `sessions` | `requests` and `messages` | a conversation a line: a pool of messages and ranges of it |
 | `session-runs` | `requests` with `hash_runs` | a conversation a line, block ids of its own |
 | `parts` | `components` | a prompt put together of named parts, `[[id, tokens], ...]` |
 | `lengths` | `input_length` alone | no content: nothing is ever found again |

@@ -98,7 +98,7 @@ def read_lines(path: Path) -> Iterator[Line]:
         with path.open("rb") as raw:
             zipped = raw.read(2) == GZIP_MAGIC
         with gzip.open(path, "rb") if zipped else path.open("rb") as file:
-            for number, data in enumerate(file, 1):  # noqa: B007  (told when the file breaks off)
+            for number, data in enumerate(file, 1):
                 if data.strip():
                     yield _line(path, number, data)
     except (OSError, EOFError, zlib.error) as error:
@@ -148,7 +148,8 @@ def id_runs(line: Line, name: str, base: int = 0) -> Ids:
     firsts, counts = table[:, 0] + base, table[:, 1]
     starts = np.cumsum(counts) - counts
     places = np.arange(int(counts.sum()), dtype=np.int64)
-    return (places + np.repeat(firsts - starts, counts)).astype(np.uint64)
+    ids: Ids = (places + np.repeat(firsts - starts, counts)).astype(np.uint64)
+    return ids
 
 
 def moment_s(line: Line, *names: str) -> float:

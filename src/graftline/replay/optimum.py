@@ -1,40 +1,42 @@
 """The clairvoyant optimum of a prefix-closed component: most pages reused by anyone who knows the future.
 
-**The problem.** Requests come one at a time. Request `t` has a path of pages, of which it may reuse a first
-part (rule M-3); while it is served, its whole path lies in the pool, together with the page that it has
-begun: `occ(t)` slots. Beside them, pages of other paths may be kept, as long as all fit in `C` slots. A page
-that is kept from one passage of its path to the next, and is wanted there, is a page reused. What is kept
-must be closed: a page without the pages before it is of no use (rule R-3).
+**The problem.** Requests come one at a time. Request `t` has a path of pages, of which it may reuse a
+first part (rule M-3); while it is served, its whole path lies in the pool, together with the page that it
+has begun: `occ(t)` slots. Beside them, pages of other paths may be kept, as long as all fit in `C` slots.
+A page that is kept from one passage of its path to the next, and is wanted there, is a page reused. What
+is kept must be closed: a page without the pages before it is of no use (rule R-3).
 
-**The rule.** Whenever the pool is too small for the next request, what leaves is the page whose next wanted
-passage lies farthest away; a page whose next passage does not want it has none, as it is computed again there
-anyway. Of pages with equal next passages the deepest leaves first.
+**The rule.** Whenever the pool is too small for the next request, what leaves is the page whose next
+wanted passage lies farthest away; a page whose next passage does not want it has none, as it is computed
+again there anyway. Of pages with equal next passages the deepest leaves first.
 
-**Why nobody does better.** Leave out for a moment that what is kept must be closed. Let `G` be what the rule
-does, and `O` a best schedule; dropping a page can be put off until its room is needed, so let `O` do that.
-Let `s` be the first time at which they differ, and `O` the best schedule for which that is latest. At `s`
-both drop equally many pages out of the same set: some `x` is dropped by `G` and kept by `O`, some `y` is
-dropped by `O` and kept by `G`. The rule chose, so `y`'s next wanted passage is no later than `x`'s, or neither
-has one. Let `O'` do as `O`, but keep `y` in place of `x`, until one of these comes first:
+**Why nobody does better.** Leave out for a moment that what is kept must be closed. Let `G` be what the
+rule does, and `O` a best schedule; dropping a page can be put off until its room is needed, so let `O` do
+that. Let `s` be the first time at which they differ, and `O` the best schedule for which that is latest.
+At `s` both drop equally many pages out of the same set: some `x` is dropped by `G` and kept by `O`, some
+`y` is dropped by `O` and kept by `G`. The rule chose, so `y`'s next wanted passage is no later than `x`'s,
+or neither has one. Let `O'` do as `O`, but keep `y` in place of `x`, until one of these comes first:
 
 - `O` drops `x`: `O'` drops `y`, and both hold the same from then on, with as much won.
 - `y`'s next passage: `O'` wins there what `O` does not, if it is wanted. From then on `y` is with both, and
   `O'` has one page less to hold. `O` may win `x` at `x`'s next passage, which `O'` does not, and then
   `x` is with both. If `y`'s passage is not wanted, neither is `x`'s, and nothing is won by either.
-- `x`'s next passage, which then is not wanted, or it would not come before `y`'s: nothing is won.
+- `x`'s next passage, which then is not wanted, or it would not come before `y`'s: nothing is won. `O'` drops
+  `y` there, and both hold the same from then on.
 
 So `O'` wins no less, holds no more at any time, and differs from `G` later than at `s`, or not at all: a
 contradiction. That `occ` differs from request to request changes nothing in this.
 
 Now closedness. Every passage of a page passes the pages before it, so wherever "next wanted passage" is
-monotone along a path, the rule drops no page before the ones behind it, its set is closed, and
-the optimum without closedness, which is at least the one with it, is reached: **exact**. It fails to be
-monotone in one case only: a page that is passed next by a request that does not want it, because this
-request's limit, or its prompt, ends just before that page, while a page behind it is wanted later. The rule
-may then drop the front page and keep the one behind. The result is still an upper bound, by the
-same argument, and `Optimum.exact` is False when it happened.
+monotone along a path, the rule drops no page before the ones behind it, its set is closed, and the optimum
+without closedness, which is at least the one with it, is reached: **exact**. It fails to be monotone in
+one case only: a page that is passed next by a request that does not want it, because this request's limit,
+or its prompt, ends just before that page, while a page behind it is wanted later. The rule may then drop
+the front page and keep the one behind. The result is still an upper bound, by the same argument, and
+`Optimum.exact` is False when it happened.
 
-A run of a real cache keeps a set that is closed, fits and holds each request's path, so it never reuses more.
+A run of a real cache keeps a set that is closed, fits and holds each request's path, so it never reuses
+more.
 """
 
 from __future__ import annotations

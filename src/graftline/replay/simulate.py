@@ -1,8 +1,8 @@
 """Drives the real cache with the requests of a trace, without a model.
 
-What runs is `graftline.cache.PrefixCache` over a real tree core, with its stops (rule C-5), checkpoints, leases
-and ownership of slots; only the values are missing: pools are of no bytes, and the engine is a cost model.
-A page is given to the core as two words (`tokens.py`).
+What runs is `graftline.cache.PrefixCache` over a real tree core, with its stops (rule C-5), checkpoints,
+leases and ownership of slots; only the values are missing: pools are of no bytes, and the engine is a cost
+model. A page is given to the core as two words (`tokens.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from graftline.cache import CachedRequest, PrefixCache
-from graftline.components import Checkpoint, ComponentSpec, Window
+from graftline.components import ComponentSpec, Window
 from graftline.errors import CapacityError, ConfigError
 from graftline.plan import Match
 from graftline.policies import EvictionPolicy, Lru
@@ -168,8 +168,6 @@ class Replayer:
             if self._step_words is not None:
                 step_end = running.computed_tokens // KEY_TOKENS * KEY_TOKENS + self._step_words
                 to = min(to, step_end)
-            elif to == end:  # the state of the last page boundary is kept (rule C-6)
-                to = max(end // KEY_TOKENS * KEY_TOKENS, running.computed_tokens + 1)
             running.grow(to)
             running.advance(to)
 

@@ -66,6 +66,7 @@ class RunFigures:
         path_tokens: tokens that the tree knew of the prompts, whether they could be reused or not.
         computed_tokens: prompt tokens that were computed.
         skipped_checkpoints: states that got no slot (rule C-8).
+        unkept_answers: answers that found no room while others ran; their prompts were kept.
         refusals: what each component cost, the dearest first.
         turns: by turn.
         pools: in the order of the components.
@@ -81,6 +82,7 @@ class RunFigures:
     path_tokens: int
     computed_tokens: int
     skipped_checkpoints: int
+    unkept_answers: int
     refusals: tuple[Refusal, ...]
     turns: tuple[TurnFigures, ...]
     pools: tuple[PoolFigures, ...]
@@ -106,6 +108,7 @@ class Tally:
     reused_pages: int = 0
     path_pages: int = 0
     computed_tokens: int = 0
+    unkept_answers: int = 0
     first_token_s: array[float] = field(default_factory=lambda: array("d"))
     lost: dict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
     by_turn: dict[int, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0, 0]))
@@ -145,6 +148,7 @@ class Tally:
             path_tokens=self.path_pages * self.page_tokens,
             computed_tokens=self.computed_tokens,
             skipped_checkpoints=skipped_checkpoints,
+            unkept_answers=self.unkept_answers,
             refusals=tuple(refusals),
             turns=tuple(TurnFigures(turn, *count) for turn, count in sorted(self.by_turn.items())),
             pools=pools,

@@ -25,7 +25,7 @@ from graftline.replay.requests import NO_IDS, Ids, ReplayRequest, Requests
 
 KEY_TOKENS = 2
 DEFAULT_PAGE_TOKENS = 16
-UNNAMED = np.uint64(1 << 62)
+UNNAMED = 1 << 62
 """Pages from here on are those of answers that the trace does not name; nothing else gets there."""
 
 
@@ -87,10 +87,8 @@ class Pager:
         path = self._cut(ids, request)
         named = len(request.prompt_ids) * request.unit_tokens // self.page_tokens
         whole = min(request.prompt_tokens // self.page_tokens, named)
-        if len(request.answer_ids) == 0:
-            answer = self._unnamed_answer(request, whole)
-        else:
-            answer = path[whole:]
+        is_named = len(request.answer_ids) > 0
+        answer = path[whole:] if is_named else self._unnamed_answer(request, whole)
         has_rest = request.prompt_tokens > whole * self.page_tokens
         return PagedRequest(request, path[:whole], answer, has_rest)
 
@@ -125,7 +123,8 @@ class Pager:
             return NO_IDS
         first = self._unnamed
         self._unnamed += count
-        return UNNAMED + np.arange(first, self._unnamed, dtype=np.uint64)
+        ids: Ids = np.arange(UNNAMED + first, UNNAMED + self._unnamed, dtype=np.uint64)
+        return ids
 
 
 class PagedTrace:

@@ -19,7 +19,11 @@ GENERATION_FAILURES = failures(400, 401, 404, 413, 415, 429, 500, 503)
 
 
 def _answer(model: type) -> dict[int | str, dict[str, Any]]:
-    content = {"text/event-stream": {"schema": {"type": "string"}}}
+    event = {
+        "type": "object",
+        "properties": {"data": {"type": "string", "description": "A chunk as JSON; at the end [DONE]."}},
+    }
+    content = {"text/event-stream": {"itemSchema": event}}
     return {200: {"model": model, "content": content}, **GENERATION_FAILURES}
 
 
