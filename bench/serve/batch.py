@@ -63,15 +63,14 @@ def main() -> int:
     report = Report("serve-batch", options.seed, settings)
     out.print(report.machine.line())
     torch.set_num_threads(1)
-    rows: list[tuple[object, ...]] = []
+    columns = ("", "engine, tok/s", "generate(), tok/s", "engine/generate()", "", "texts at batch 1")
     same = True
     for family in options.families:
         rates, equal = measure(family, options)
         same = same and equal
         report.results[family] = {name: asdict(Spread.of(samples)) for name, samples in rates.items()}
-        rows.extend(lines(family, rates, equal))
-    columns = ("", "engine, tok/s", "generate(), tok/s", "engine/generate()", "", "texts at batch 1")
-    show("tokens generated per CPU second on one thread, medians", columns, rows, out)
+        title = f"{family}: tokens generated per CPU second on one thread, medians"
+        show(title, columns, lines(rates, equal), out)
     out.print(f"written: {report.save(options.out)}")
     return 0 if same else 1
 
@@ -158,7 +157,7 @@ def library_decodes(library: Any, prompts: np.ndarray, tokens: int) -> Decoded:
     return Decoded(len(prompts) * (len(ticks.at_s) - 1) / seconds, first)
 
 
-def lines(family: str, rates: Mapping[str, Sequence[float]], equal: bool) -> list[tuple[object, ...]]:
+def lines(rates: Mapping[str, Sequence[float]], equal: bool) -> list[tuple[object, ...]]:
     """Rows of the table: each batch against the library's batch 1, and against its equal batch."""
     rows: list[tuple[object, ...]] = []
     one = Spread.of(rates["library 1"]).median
@@ -168,7 +167,7 @@ def lines(family: str, rates: Mapping[str, Sequence[float]], equal: bool) -> lis
             theirs = Spread.of(rates[f"library {against}"]).median if against > 1 else one
             rows.append(
                 (
-                    f"{family}, engine at {batch}, generate() at {against}",
+                    f"engine at {batch}, generate() at {against}",
                     ours,
                     theirs,
                     f"{ours / theirs:.2f}",

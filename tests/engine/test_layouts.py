@@ -91,12 +91,14 @@ def test_each_window_size_is_a_component_of_its_own() -> None:
     assert rules["swa_8"] == (Window(7), tuple(sliding[1:]))
 
 
+@pytest.mark.rule("X-4")
 @pytest.mark.parametrize("family", REFUSED)
 def test_a_state_of_an_own_format_is_refused(family: str) -> None:
     with pytest.raises(UnsupportedModelError, match="format of its own"):
         plan_layout(build_config(family))
 
 
+@pytest.mark.rule("X-4")
 def test_an_unknown_layer_type_is_refused_with_its_layer() -> None:
     config = build_config("qwen3_next")
     config.layer_types = [*config.layer_types[:2], "telepathy", *config.layer_types[3:]]

@@ -175,6 +175,7 @@ def test_two_runners_in_one_process() -> None:
     assert torch.equal(again, expected[0])
 
 
+@pytest.mark.rule("X-3")
 @pytest.mark.parametrize("family", ["qwen3_next", "gemma3", "inkling", "bamba"])
 def test_half_precision(family: str) -> None:
     """States keep the precision that the model computes them in; a restored prefix is equal bit for bit."""

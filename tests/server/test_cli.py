@@ -89,7 +89,7 @@ def test_every_setting_has_an_environment_name(run: Run, monkeypatch: pytest.Mon
         monkeypatch.setenv(name, {"GRAFTLINE_SLOTS": "full=1"}.get(name, "1"))
     for name, choice in {
         "DTYPE": "float32",
-        "CORE": "python",
+        "CORE": "rust",
         "EVICTION_POLICY": "lru",
         "LOG_LEVEL": "debug",
     }.items():

@@ -19,7 +19,10 @@ import httpx2
 import pytest
 from server_support import PATIENCE_S, chat_body, events
 
+from graftline.cache.cores import has_rust
+
 FLAGS = ("--threads", "1", "--device-memory", "32MiB", "--max-model-len", "4096", "--device", "cpu")
+CORE = "core rust" if has_rust() else "core python"
 LONG = {"prompt": "Go on", "max_tokens": 4000, "ignore_eos": True, "temperature": 0, "stream": True}
 
 
@@ -72,7 +75,7 @@ def test_it_says_what_it_serves_and_drains_on_sigterm(model: Path) -> None:
         text = "\n".join(said)
         for part in (
             *("4 layers", "composition full", "page 16 tokens", "pool full", "bytes a token"),
-            *("pool state", "bytes a state", "eviction policy lru", "core python", "no key file"),
+            *("pool state", "bytes a state", "eviction policy lru", CORE, "no key file"),
         ):
             assert part in text, part
         with httpx2.Client(base_url=url, timeout=PATIENCE_S) as http:

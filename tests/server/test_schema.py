@@ -51,7 +51,7 @@ schema = schemathesis.openapi.from_dict(create_app(State(with_keys("k", admin="a
 
 
 @schema.parametrize()
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 def test_answers_are_as_documented(short: Live, case: schemathesis.Case) -> None:
     if (
         isinstance(case.body, dict)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from queue import Queue
 from typing import Any
 
 import pytest
-from server_support import Live, events
+from server_support import PATIENCE_S, Live, events, pools_are_whole, until
+
+from graftline.engine.api import GenerationRequest, SamplingParams, TokenEvent
+from graftline.key import as_tokens
 
 PROMPT = "Tell me a long story about"
 
@@ -74,3 +78,27 @@ def test_without_ignore_eos_the_models_own_end_is_taken(live: Live) -> None:
     assert eos
     assert ended, "of 12 x 200 tokens out of 512 one should be the end"
     assert all(answer["usage"]["completion_tokens"] < 200 for answer in ended)
+
+
+def test_what_was_said_before_a_stop_text_can_be_reused(live: Live) -> None:
+    """A client that goes on from a stop text finds its own turn in the cache."""
+    engine, tokenizer = live.state.backend().engine, live.state.backend().tokenizer
+    prompt = live.post("/tokenize", {"prompt": PROMPT * 3}).json()["tokens"]
+    told: Queue[TokenEvent] = Queue()
+    sampling = SamplingParams(max_tokens=60, temperature=0, ignore_eos=True)
+    engine.submit(GenerationRequest(as_tokens(prompt), sampling, salt="other"), told.put)
+    said: list[int] = []
+    while (event := told.get(timeout=PATIENCE_S)).token is not None:
+        said.append(event.token)
+        if event.finish_reason:
+            break
+    text = tokenizer.decode(said)
+    stop = next(text[i : i + 3] for i in range(len(text) // 2, len(text)) if "\ufffd" not in text[i : i + 3])
+    stopped = complete(live, prompt=prompt, max_tokens=60, stop=stop, cache_salt="stopped")
+    assert stopped["finish_reason"] == "stop"
+    seen = next(i for i in range(60) if stop in tokenizer.decode(said[: i + 1]))
+    whole = (len(prompt) + seen) // 16 * 16
+    assert whole > len(prompt)
+    body = {"prompt": [*prompt, *said], "max_tokens": 1, "cache_salt": "stopped"}
+    until(lambda: pools_are_whole(live), "pools whole")
+    assert live.post("/v1/completions", body).json()["cache"]["reused_tokens"] >= whole

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graftline import __version__
+from graftline.cache.cores import has_rust
 from graftline.cli.options import Json
 from graftline.cli.output import data, json_data
 
@@ -39,7 +40,7 @@ def _environment() -> Iterator[tuple[str, Any]]:
     for package in PACKAGES:
         yield package, _version(package)
     yield from _torch()
-    yield "core", "python"
+    yield "core", "rust" if has_rust() else "python"
 
 
 def _torch() -> Iterator[tuple[str, Any]]:

@@ -88,7 +88,7 @@ class ModelOptions:
     device: str = "auto"
     """cpu, cuda, cuda:1 and so on; auto takes CUDA where there is one."""
     threads: int = 0
-    """CPU threads of torch; 0 leaves torch's choice."""
+    """CPU threads of torch; 0 takes torch's choice, but 1 on one or two cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,8 @@ class CacheOptions:
     """Whether prompts reuse anything."""
     eviction_policy: Literal["lru"] = "lru"
     """Which values leave first."""
-    core: Literal["python"] = "python"
-    """Which tree core keeps the books."""
+    core: Literal["auto", "python", "rust"] = "auto"
+    """Which tree core keeps the books; auto takes the Rust core where it is installed."""
 
 
 @dataclass(frozen=True, slots=True)

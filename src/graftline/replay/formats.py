@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from graftline.errors import ConfigError
-from graftline.replay.lines import IdTable, Line, TraceError, id_runs, read_lines
+from graftline.replay.lines import OWN_IDS, IdTable, Line, TraceError, id_runs, read_lines
 from graftline.replay.requests import NO_IDS, Ids, ReplayRequest
 from graftline.replay.texts import openai_request, session_requests
 
@@ -170,7 +170,7 @@ def session_runs(line: Line, table: IdTable) -> Iterator[ReplayRequest]:  # noqa
         item = line.within(fields)
         shared: dict[str, Any] = {"session_id": session, **item.fields}
         request = plain_request(
-            item.within(shared), block_tokens, id_runs(item, "hash_runs", line.number << 32), NO_IDS
+            item.within(shared), block_tokens, id_runs(item, "hash_runs", line.number * OWN_IDS), NO_IDS
         )
         arrival_s = start_s + (item.seconds("t_ms", unit_s=MS) or 0.0)
         yield replace(request, ident=f"{request.ident}, request {number}", arrival_s=arrival_s)
@@ -179,11 +179,15 @@ def session_runs(line: Line, table: IdTable) -> Iterator[ReplayRequest]:  # noqa
 def parts(line: Line, table: IdTable) -> Iterator[ReplayRequest]:  # noqa: ARG001
     """A line with `components`: token `i` of part `p` is always the same token."""
     pieces = []
-    for name in line.within(line.fields["components"]).fields:
-        for part in line.within(line.fields["components"]).items(name):
+    named = line.within(line.fields.get("components"))
+    for name in named.fields:
+        for part in named.items(name):
             if not (isinstance(part, list) and len(part) == 2 and all(type(n) is int for n in part)):
                 raise line.fault(f"a part of '{name}' is {part!r}, not [id, tokens]")
-            pieces.append(np.uint64(part[0] << 32) + np.arange(part[1], dtype=np.uint64))
+            ident, count = part
+            if not (0 <= ident < OWN_IDS // 2 and 0 <= count < OWN_IDS):
+                raise line.fault(f"a part of '{name}' is {part!r}: out of range")
+            pieces.append(np.arange(ident * OWN_IDS, ident * OWN_IDS + count, dtype=np.uint64))
     prompt = np.concatenate(pieces) if pieces else NO_IDS
     yield plain_request(line.within({**line.fields, "input_length": len(prompt)}), 1, prompt, NO_IDS)
 

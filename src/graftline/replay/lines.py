@@ -17,6 +17,8 @@ from graftline.errors import GraftlineError
 from graftline.replay.requests import NO_IDS, Ids
 
 GZIP_MAGIC = b"\x1f\x8b"
+OWN_IDS = 1 << 32
+"""Conversations with ids of their own have this many each."""
 INTERNED = 1 << 48
 """Ids that are no small numbers are given numbers from here on, in the order in which they are met."""
 
@@ -145,6 +147,10 @@ def id_runs(line: Line, name: str, base: int = 0) -> Ids:
         raise line.fault(f"field '{name}' is not a list of [first, count]") from error
     if table.ndim != 2 or table.shape[1] != 2 or table.min() < 0 or table[:, 0].max() >= INTERNED:
         raise line.fault(f"field '{name}' is not a list of [first, count] with small numbers")
+    if base and table[:, 0].max() + table[:, 1].sum() >= OWN_IDS:
+        raise line.fault(
+            f"field '{name}' has ids above {OWN_IDS - 1}, which are kept for other conversations"
+        )
     firsts, counts = table[:, 0] + base, table[:, 1]
     starts = np.cumsum(counts) - counts
     places = np.arange(int(counts.sum()), dtype=np.int64)

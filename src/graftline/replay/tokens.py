@@ -70,6 +70,7 @@ class Pager:
             raise ConfigError(f"page_tokens is {page_tokens}, it must not be negative")
         self.page_tokens = page_tokens
         self.unnamed_answers = unnamed_answers
+        self._unit_tokens = 0
         self._numbers: dict[bytes, int] = {}
         self._unnamed = 0
 
@@ -77,10 +78,16 @@ class Pager:
         """One request in pages.
 
         Raises:
-            ConfigError: the trace's blocks and the page do not divide each other.
+            ConfigError: the trace's blocks and the page do not divide each other, or blocks differ in length.
         """
         if self.page_tokens == 0:
             self.page_tokens = DEFAULT_PAGE_TOKENS if request.unit_tokens == 1 else request.unit_tokens
+        if self._unit_tokens not in (0, request.unit_tokens):
+            raise ConfigError(
+                f"request '{request.ident}' has blocks of {request.unit_tokens} tokens, those before have"
+                f" {self._unit_tokens}"
+            )
+        self._unit_tokens = request.unit_tokens
         ids = request.prompt_ids
         if len(request.answer_ids):
             ids = np.concatenate([ids, request.answer_ids])
@@ -98,7 +105,8 @@ class Pager:
             return ids
         if unit % page == 0:
             parts = unit // page
-            return (ids[:, None] * np.uint64(parts) + np.arange(parts, dtype=np.uint64)).reshape(-1)
+            places: Ids = np.arange(parts, dtype=np.uint64)
+            return np.add.outer(ids * np.uint64(parts), places).reshape(-1).astype(np.uint64)
         if page % unit == 0:
             return self._join(ids, page // unit)
         raise ConfigError(

@@ -43,6 +43,20 @@ class Given:
     param: str
 
 
+def marks_of(body: CompletionBody, prompts: Sequence[Tokens]) -> tuple[int, ...]:
+    """Marks of the only prompt.
+
+    Raises:
+        ApiError: there are several prompts, or a mark is past the end.
+    """
+    marks = tuple(body.cache_marks or ())
+    if marks and len(prompts) != 1:
+        raise bad_request("cache_marks needs a single prompt", "cache_marks")
+    if marks and max(marks) > len(prompts[0]):
+        raise bad_request(f"{max(marks)} is past the prompt's {len(prompts[0])} tokens", "cache_marks")
+    return marks
+
+
 def split(prompt: object) -> list[Given]:
     """The prompts of a `prompt` field, which has four forms.
 
@@ -98,10 +112,11 @@ async def prepare(body: CompletionBody, request: Request, state: State, backend:
         prompts.append(tokens)
         fits = room(info, len(tokens), body.max_tokens, DEFAULT_MAX_TOKENS, one.param)
         max_tokens = min(max_tokens or fits, fits)
+    marks = marks_of(body, prompts)
     return Job(
         request_id=request_id_of(request.scope),
         model=model,
-        prompts=tuple(Prompt(tokens) for tokens in prompts),
+        prompts=tuple(Prompt(tokens, marks) for tokens in prompts),
         n=n,
         sampling=sampling_of(body, info, max_tokens, body.logprobs),
         stops=stops_of(body),

@@ -122,7 +122,5 @@ class Run:
 
     def _finish(self, choice: Choice, arrival: Arrival, outcome: str) -> None:
         self._metrics.ended(outcome, choice.last_s - choice.submitted_s)
-        if (
-            arrival.event.finish_reason is None and choice.engine_id is not None
-        ):  # a stop text: the engine goes on
-            self._engine.abort(choice.engine_id)
+        if arrival.event.finish_reason is None and choice.engine_id is not None:
+            self._engine.finish(choice.engine_id)  # a stop text, of which the engine knows nothing

@@ -12,6 +12,7 @@ Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 MAX_STOPS = 16
 MAX_LOGPROBS = 20
+MAX_MARKS = 16
 MAX_CHOICES = 128
 
 
@@ -147,6 +148,9 @@ class CompletionBody(GenerationBody):
     echo: bool | None = Field(None, description="Put the prompt before the answer.")
     logprobs: int | None = Field(
         None, ge=0, le=MAX_LOGPROBS, description="Log-probabilities of so many tokens."
+    )
+    cache_marks: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MAX_MARKS)] | None = Field(
+        None, description="Places in a single prompt, in tokens, where other prompts will leave it."
     )
 
 
