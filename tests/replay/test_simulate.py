@@ -176,8 +176,6 @@ def test_least_slots_serve_any_request() -> None:
             name: max(count, 20) if rule.prefix_closed else count
             for (name, rule), count in zip(composition.rules, least.values(), strict=True)
         }
-        if "chunk" in slots:
-            slots["chunk"] = 20
         for seed in range(5):
             simulate(random_trace(seed, 60, depth=8), Setup(composition, slots, PAGE, chunk_tokens=PAGE))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from graftline.cache import CachedRequest, PrefixCache
-from graftline.components import ComponentSpec, Window
+from graftline.components import Chunk, ComponentSpec, Window
 from graftline.errors import CapacityError, ConfigError
 from graftline.plan import Match
 from graftline.policies import EvictionPolicy, Lru
@@ -76,15 +76,16 @@ def least_slots(composition: Composition, page_tokens: int, chunk_tokens: int) -
     """Slots with which each pool can serve any request that the prefix-closed pools can hold.
 
     A window's pool holds the window before the lease's boundary, what was computed behind it, and
-    one chunk; what lies two windows back has been given back (rule C-9).
+    one step; what lies two windows back has been given back (rule C-9). The same goes for chunks.
     """
+    step_pages = max(1, chunk_tokens // page_tokens)
     least = {}
     for name, rule in composition.rules:
+        least[name] = 1
         if isinstance(rule, Window):
-            chunk_pages = max(1, chunk_tokens // page_tokens)
-            least[name] = 2 * window_pages(rule, page_tokens) + chunk_pages + 2
-        else:
-            least[name] = 1
+            least[name] = 2 * window_pages(rule, page_tokens) + step_pages + 2
+        elif isinstance(rule, Chunk):
+            least[name] = 2 * -(-rule.chunk_tokens // page_tokens) + step_pages + 2
     return least
 
 

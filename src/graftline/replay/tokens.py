@@ -105,8 +105,8 @@ class Pager:
             return ids
         if unit % page == 0:
             parts = unit // page
-            places: Ids = np.arange(parts, dtype=np.uint64)
-            return np.add.outer(ids * np.uint64(parts), places).reshape(-1).astype(np.uint64)
+            first = np.repeat(ids, parts) * np.uint64(parts)
+            return np.add(first, np.tile(np.arange(parts, dtype=np.uint64), len(ids)), dtype=np.uint64)
         if page % unit == 0:
             return self._join(ids, page // unit)
         raise ConfigError(
