@@ -2,25 +2,20 @@
 
     python -m bench.replay.bench_replay --traces FOLDER [--only NAME] [--requests N] [--out out]
 
-FOLDER holds a folder a trace, with `trace*.jsonl.gz` inside; traces that are not there are left out and named.
+FOLDER holds a folder a trace, with `trace*.jsonl.gz` inside; what is not there is left out, and named.
 One request at a time: figures depend on the trace and the cache alone, not on the machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
+from bench.harness import ROOT, Report, console, show
 
-from bench.harness import Report, console, show  # noqa: E402
-
-from graftline.replay import POLICIES, FileTrace, PagedTrace, SweepPlan, parse_composition, sweep  # noqa: E402
-from graftline.replay.report import as_json  # noqa: E402
-from graftline.replay.sweep import SweepPoint, SweepResult  # noqa: E402
+from graftline.replay import POLICIES, FileTrace, PagedTrace, SweepPlan, parse_composition, sweep
+from graftline.replay.report import as_json
+from graftline.replay.sweep import SweepPoint, SweepResult
 
 TRACES = (
     *("mooncake_conversation/trace", "mooncake_synthetic/trace", "weka_claude_code/trace_k32"),

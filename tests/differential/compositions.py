@@ -73,6 +73,7 @@ class Composition:
 COMPOSITIONS = (
     Composition("full", {"full": Full()}),
     Composition("full-window", {"full": Full(), "swa": Window(3)}),
+    Composition("full-long-window", {"full": Full(), "swa": Window(6)}),
     Composition("full-window-page2", {"full": Full(), "swa": Window(3)}, page_tokens=2),
     Composition("full-window-smaller-than-page", {"full": Full(), "swa": Window(2)}, page_tokens=4),
     Composition("full-checkpoint", {"full": Full(), "state": Checkpoint()}),

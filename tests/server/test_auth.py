@@ -91,3 +91,24 @@ def test_keys_are_kept_as_digests() -> None:
     assert not keys.accept("secreT")
     assert not Keys([])
     assert "secret" not in repr(vars(keys))
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "192.0.2.1", "localhost.evil.example", ""]
+)
+def test_without_keys_a_request_for_another_name_is_refused(live: Live, host: str) -> None:
+    response = live.get("/v1/models", headers={"Host": host})
+    assert (response.status_code, response.json()["error"]["code"]) == (403, "host_not_allowed")
+    assert live.get("/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:8000", "[::1]", "[::1]:8000"]
+)
+def test_without_keys_this_machines_names_are_taken(live: Live, host: str) -> None:
+    assert live.get("/v1/models", headers={"Host": host}).status_code == 200
+
+
+def test_with_a_key_any_name_is_taken(keyed: Live) -> None:
+    headers = {"Host": "llm.example", "Authorization": "Bearer key-one"}
+    assert keyed.get("/v1/models", headers=headers).status_code == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,12 @@ import httpx2
 import pytest
 from server_support import ENGINE, Live, chat_body, events, figures, load, pools_are_whole, running, until
 
+from graftline.engine.api import SamplingParams
+from graftline.key import as_tokens
+from graftline.server.errors import ApiError
+from graftline.server.job import Job, Prompt
+from graftline.server.metrics import Metrics
+from graftline.server.run import Run
 from graftline.server.stream import PING
 
 SMALL_BUFFERS = partial(httpx2.HTTPTransport, socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)])
@@ -132,3 +139,29 @@ def test_many_come_and_go(live: Live) -> None:
         visitor.join()
     until(lambda: pools_are_whole(live), "pools whole")
     assert not live.state.runs
+
+
+def test_a_run_that_is_closed_starts_nothing_more(live: Live) -> None:
+    """The first token is there, the client goes, and only then is the token looked at."""
+    backend = live.state.backend()
+    job = Job(
+        request_id="r",
+        model="tiny",
+        prompts=(Prompt(as_tokens([5, 6, 7])),),
+        n=3,
+        sampling=SamplingParams(max_tokens=3000, ignore_eos=True),
+    )
+
+    async def close_early() -> None:
+        run = Run(job, backend.engine, backend.tokenizer, Metrics("m", "lru"), lambda _: None)
+        run.start()
+        while run._events._queue.empty():
+            await asyncio.sleep(0)
+        run.close()
+        with pytest.raises(ApiError):
+            async for _ in run.pieces():
+                pass
+        assert [choice.engine_id is None for choice in run.choices] == [False, True, True]
+
+    asyncio.run(close_early())
+    until(lambda: pools_are_whole(live), "pools whole")

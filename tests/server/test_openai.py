@@ -300,6 +300,11 @@ def test_where_the_session_comes_from(live: Live, body: Any, headers: Any, sessi
     assert answer["cache"]["session_id"] == session
 
 
+def test_a_session_header_that_is_too_long(live: Live) -> None:
+    response = live.post("/v1/chat/completions", chat_body(), headers={"X-Session-ID": "s" * 257})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "session_id")
+
+
 def test_tokens_and_back(live: Live) -> None:
     text = "Grüße aus Bern \N{ROCKET} 東京\n"
     tokens = live.post("/tokenize", {"prompt": text}).json()

@@ -120,6 +120,24 @@ def test_release_undoes_acquire_after_splits_between(sketch) -> None:
     tree.core.check()
 
 
+@pytest.mark.rule("L-2", "T-5")
+def test_two_windows_that_begin_in_one_node_are_both_cut_with_it(sketch) -> None:
+    """The leases at 8 and 9 need the window from 5 and from 6 on; a path that leaves at 7 cuts both."""
+    tree: Sketch = sketch(full=Full(), swa=Window(3))
+    at_8 = tree.grow(tree.hold(), "abcdefgh", swa="********").lease
+    at_9 = tree.grow(tree.hold("abcdefgh"), "i", swa="*").lease
+    assert "swa locks 5x1 6x1" in tree.picture().splitlines()[0]
+    tree.put("abcdefgX")
+    upper, _, lower, _ = tree.picture().splitlines()
+    assert "swa locks 5x1 6x1" in upper
+    assert "swa locks 7x2" in lower
+    tree.core.release(at_8)
+    assert "swa locks 6x1" in tree.picture().splitlines()[0]
+    tree.core.release(at_9)
+    assert "locks" not in tree.picture()
+    tree.core.check()
+
+
 @pytest.mark.rule("L-2", "L-5")
 @pytest.mark.parametrize("seed", range(4))
 def test_after_all_releases_no_count_is_left(sketch, seed: int) -> None:

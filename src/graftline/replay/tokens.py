@@ -105,8 +105,9 @@ class Pager:
             return ids
         if unit % page == 0:
             parts = unit // page
-            first = np.repeat(ids, parts) * np.uint64(parts)
-            return np.add(first, np.tile(np.arange(parts, dtype=np.uint64), len(ids)), dtype=np.uint64)
+            cut: Ids = np.repeat(ids * np.uint64(parts), parts)
+            cut += np.tile(np.arange(parts, dtype=np.uint64), len(ids))
+            return cut
         if page % unit == 0:
             return self._join(ids, page // unit)
         raise ConfigError(

@@ -64,13 +64,13 @@ async def version() -> Version:
     return Version(version=__version__)
 
 
-@router.get("/v1/models", responses=failures(401, 503))
+@router.get("/v1/models", responses=failures(401, 403, 503))
 async def models(state: AppState) -> ModelList:
     """All served names; they mean one model."""
     return ModelList(data=[_card(state, name) for name in state.config.model_names])
 
 
-@router.get("/v1/models/{name:path}", responses=failures(401, 404, 503))
+@router.get("/v1/models/{name:path}", responses=failures(401, 403, 404, 503))
 async def model(name: str, state: AppState) -> ModelCard:
     """One served model."""
     if name not in state.config.model_names:
@@ -78,7 +78,7 @@ async def model(name: str, state: AppState) -> ModelCard:
     return _card(state, name)
 
 
-@router.get("/server_info", responses=failures(401, 503))
+@router.get("/server_info", responses=failures(401, 403, 503))
 async def server_info(state: AppState) -> ServerInfo:
     """What is served, and how."""
     info = state.backend().engine.info
@@ -97,7 +97,7 @@ async def server_info(state: AppState) -> ServerInfo:
     )
 
 
-@router.get("/cache/stats", responses=failures(401, 503))
+@router.get("/cache/stats", responses=failures(401, 403, 503))
 async def cache_stats(state: AppState) -> CacheStats:
     """Counters since the start, and who has the slots now."""
     stats = await asyncio.to_thread(state.backend().engine.stats)
@@ -119,8 +119,8 @@ async def cache_stats(state: AppState) -> CacheStats:
     )
 
 
-@router.post("/flush_cache", responses=failures(401, 503))
-@router.post("/reset_prefix_cache", responses=failures(401, 503))
+@router.post("/flush_cache", responses=failures(401, 403, 503))
+@router.post("/reset_prefix_cache", responses=failures(401, 403, 503))
 async def reset_prefix_cache(state: AppState) -> Reset:
     """Frees everything that no running request needs. Needs the admin key when there is one."""
     return Reset(freed_slots=await asyncio.to_thread(state.backend().engine.clear_cache))

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from graftline.server.config import is_loopback
 from graftline.server.errors import ApiError
 
 OPEN_PATHS = frozenset(
@@ -58,9 +59,17 @@ class AuthMiddleware:
         self._admin_keys = admin_keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets the request through or answers 401."""
+        """Lets the request through, or answers 401 or 403."""
         if scope["type"] != "http" or self._allowed(scope):
             await self._app(scope, receive, send)
+            return
+        if self._foreign(scope):
+            error = ApiError(
+                403,
+                "without an API key this server answers requests to this machine's own name only; set one",
+                code="host_not_allowed",
+            )
+            await error.response()(scope, receive, send)
             return
         which = "the admin API key" if scope["path"] in ADMIN_PATHS and self._admin_keys else "an API key"
         error = ApiError(
@@ -71,8 +80,22 @@ class AuthMiddleware:
         )
         await error.response()(scope, receive, send)
 
+    def _foreign(self, scope: Scope) -> bool:
+        """Whether a request without a key came for another name than this machine's.
+
+        A web page can give its own name this machine's address and then call the server from the browser of
+        somebody who sits here; what gives it away is the name.
+        """
+        if self._api_keys or scope["path"] in OPEN_PATHS:
+            return False
+        host = Headers(scope=scope).get("host", "localhost")
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        return not is_loopback(name.strip("[]").lower())
+
     def _allowed(self, scope: Scope) -> bool:
         path = scope["path"]
+        if self._foreign(scope):
+            return False
         if scope["method"] == "OPTIONS" or path in OPEN_PATHS:
             return True
         needs_admin = bool(self._admin_keys) and path in ADMIN_PATHS

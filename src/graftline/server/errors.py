@@ -18,6 +18,7 @@ RETRY_AFTER_S = 1
 
 TYPES = {
     401: "authentication_error",
+    403: "permission_error",
     404: "not_found_error",
     429: "rate_limit_error",
     500: "server_error",

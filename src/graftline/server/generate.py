@@ -15,7 +15,7 @@ from graftline.server.schemas import ChatBody, CompletionBody, DetokenizeBody, T
 
 router = APIRouter(route_class=StrictJsonRoute, tags=["generation"])
 
-GENERATION_FAILURES = failures(400, 401, 404, 413, 415, 429, 500, 503)
+GENERATION_FAILURES = failures(400, 401, 403, 404, 413, 415, 429, 500, 503)
 
 
 def _answer(model: type) -> dict[int | str, dict[str, Any]]:
@@ -39,7 +39,7 @@ async def completions(body: CompletionBody, request: Request, state: AppState) -
     return await complete(body, request, state)
 
 
-@router.post("/tokenize", responses=failures(400, 401, 404, 413, 415, 503))
+@router.post("/tokenize", responses=failures(400, 401, 403, 404, 413, 415, 503))
 async def tokenize(body: TokenizeBody, state: AppState) -> Tokenized:
     """Tokens of a text or of a chat."""
     backend = state.backend()
@@ -59,7 +59,7 @@ async def tokenize(body: TokenizeBody, state: AppState) -> Tokenized:
     )
 
 
-@router.post("/detokenize", responses=failures(400, 401, 404, 413, 415, 503))
+@router.post("/detokenize", responses=failures(400, 401, 403, 404, 413, 415, 503))
 async def detokenize(body: DetokenizeBody, state: AppState) -> Detokenized:
     """Text of tokens, without special ones."""
     backend = state.backend()

@@ -6,15 +6,22 @@ from starlette.requests import Request
 
 from graftline.engine.api import EngineInfo, SamplingParams
 from graftline.server.errors import ApiError, bad_request
-from graftline.server.schemas import GenerationBody
+from graftline.server.schemas import MAX_ID, GenerationBody
 
 GREEDY_BELOW = 1e-5
 """Temperatures below this are taken as 0: dividing by them could overflow, and leaves one token anyway."""
 
 
 def session_of(body: GenerationBody, request: Request) -> str:
-    """Who asks: the body's session id, else the header's, else the prompt cache key."""
-    return body.session_id or request.headers.get("x-session-id", "")[:256] or body.prompt_cache_key or ""
+    """Who asks: the body's session id, else the header's, else the prompt cache key.
+
+    Raises:
+        ApiError: the header is too long.
+    """
+    header = request.headers.get("x-session-id", "")
+    if len(header) > MAX_ID:
+        raise bad_request(f"X-Session-ID has {len(header)} characters, {MAX_ID} are allowed", "session_id")
+    return body.session_id or header or body.prompt_cache_key or ""
 
 
 def stops_of(body: GenerationBody) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class Run:
             while not all(choice.finished for choice in self.choices):
                 arrival = await self._events.get()
                 choice = self.choices[arrival.choice]
-                if choice.finished:  # what was under way when a stop text was found
+                if choice.finished or self._closed:  # what was under way when a stop text or the end came
                     continue
                 piece = self._take(choice, arrival)
                 if piece is not None:

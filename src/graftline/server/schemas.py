@@ -10,6 +10,7 @@ TokenId = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Text = Annotated[str, Field(min_length=1)]
 Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
+MAX_ID = 256
 MAX_STOPS = 16
 MAX_LOGPROBS = 20
 MAX_MARKS = 16
@@ -54,10 +55,10 @@ class GenerationBody(RequestBody):
     stream: bool | None = Field(None, description="Server-sent events instead of one answer.")
     stream_options: StreamOptions | None = None
     session_id: str | None = Field(
-        None, max_length=256, description="Who will come back; before the header X-Session-ID."
+        None, max_length=MAX_ID, description="Who will come back; before the header X-Session-ID."
     )
     prompt_cache_key: str | None = Field(
-        None, max_length=256, description="Taken as the session when no session id is given."
+        None, max_length=MAX_ID, description="Taken as the session when no session id is given."
     )
     cache_salt: str | None = Field(
         None, max_length=1024, description="Prompts of different salts never share anything."
