@@ -63,6 +63,13 @@ def test_without_room_requests_wait_until_others_end() -> None:
     assert figures.first_token.p99_s > 50
 
 
+def test_a_request_that_waits_for_room_does_not_find_itself() -> None:
+    # Room for the second one's page, but not for its begun one, until the first has ended.
+    trace = [request([1], rest=1, answer_tokens=9, arrival_s=0.0), request([2], rest=1, arrival_s=0.1)]
+    figures, _ = play(trace, setup(full=3), Arrivals())
+    assert (figures.reused_tokens, figures.first_token.p99_s > 8) == (0, True)
+
+
 def test_answers_without_room_are_left_out_and_counted() -> None:
     trace = [request([page] * 3, rest=1, answer=[7] * 3, answer_tokens=51, arrival_s=0.0) for page in (1, 2)]
     figures, steps = play(trace, setup(full=8), Arrivals())

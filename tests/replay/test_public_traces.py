@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from graftline.replay.compositions import parse_composition
-from graftline.replay.formats import FileTrace
 from graftline.replay.forest import passages
+from graftline.replay.formats import FileTrace
 from graftline.replay.optimum import clairvoyant
 from graftline.replay.simulate import Setup, simulate
 from graftline.replay.tokens import PagedTrace

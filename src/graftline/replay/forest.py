@@ -229,8 +229,8 @@ def overlapping_passages(steps: Sequence[Step]) -> Passages:
             runs = [run for run in forest.runs(whole_path(paged)) if forest.start[run] >= prompt_pages]
             recorder.note(runs, 0, len(paged.answer), 0)
         else:
-            occupied = prompt_pages + int(paged.has_rest)
-            recorder.note(forest.runs(paged.pages), paged.limit_pages, occupied, paged.request.prompt_tokens)
+            tokens = paged.request.prompt_tokens
+            recorder.note(forest.runs(paged.pages), paged.limit_pages, paged.prompt_slots, tokens)
     return recorder.passages()
 
 

@@ -121,7 +121,7 @@ class Service:
             return
         job = self.waiting[0]
         try:
-            job.running = self.replayer.begin(job.paged)
+            job.running = self.replayer.begin(job.paged, beside_others=self.running > 0)
         except CapacityError:
             if self.running == 0:  # nobody is there to wait for: the pools were checked to hold any one
                 raise

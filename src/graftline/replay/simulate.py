@@ -131,14 +131,21 @@ class Replayer:
         self.tally.refused += 1
         return False
 
-    def begin(self, paged: PagedRequest) -> CachedRequest:
+    def begin(self, paged: PagedRequest, *, beside_others: bool = False) -> CachedRequest:
         """Looks the prompt up and computes the rest of it.
+
+        Args:
+            paged: the request.
+            beside_others: whether other requests run. Then room is looked for first: a request that had to
+                stop halfway would find what it had computed itself when it is tried again.
 
         Raises:
             CapacityError: others hold what it needs; it has given everything back.
         """
         running = self.cache.begin(prompt_key(paged))
         try:
+            if beside_others:
+                self._require_room(paged, running)
             self._compute(running)
         except CapacityError:
             running.abort()
@@ -161,6 +168,22 @@ class Replayer:
         running = self.begin(paged)
         self.finish(paged, running)
         return running.match
+
+    def _require_room(self, paged: PagedRequest, running: CachedRequest) -> None:
+        """Whether the prompt can be computed to its end with what others leave.
+
+        What no lease protects can be evicted, all of it, so the room is known exactly.
+        """
+        least = least_slots(self.setup.composition, self.setup.page_tokens, self.setup.chunk_tokens)
+        boundary = running.match.boundary_tokens // KEY_TOKENS
+        for spec, use in zip(self.cache.components, self.cache.uses(), strict=True):
+            if spec.rule.holds_state:  # its live state is there; checkpoints without room are left out
+                continue
+            own = boundary - spec.rule.first_page(boundary, KEY_TOKENS)
+            needed = paged.prompt_slots if spec.rule.prefix_closed else least[spec.name]
+            room = use.capacity - use.private - use.leased + own
+            if room < needed:
+                raise CapacityError(spec.name, needed, room)
 
     def _compute(self, running: CachedRequest) -> None:
         end = len(running.tokens)

@@ -153,11 +153,11 @@ def sweep(trace: PagedTrace, plan: SweepPlan, progress: Start = unseen) -> Sweep
     progress("reading", 0)
     ahead = passages(trace)
     page_tokens, prompt_tokens = trace.page_tokens, int(ahead.prompt_tokens.sum())
-    endless = simulate(
-        trace,
-        Setup(plan.composition, endless_slots(plan, ahead, page_tokens), page_tokens, core=plan.core),
-        progress("endless cache", ahead.requests),
+    slots = endless_slots(plan, ahead, page_tokens)
+    roomy = Setup(
+        plan.composition, slots, page_tokens, core=plan.core, cost=plan.cost, chunk_tokens=plan.chunk_tokens
     )
+    endless = simulate(trace, roomy, progress("endless cache", ahead.requests))
     working_set = {pool.component: pool.held_slots for pool in endless.pools}
     points: list[SweepPoint] = []
     for capacity, slots in sizes(plan, working_set, page_tokens):

@@ -51,6 +51,11 @@ class PagedRequest:
         return len(self.pages) if self.has_rest else max(0, len(self.pages) - 1)
 
     @property
+    def prompt_slots(self) -> int:
+        """Pages that a prefix-closed component needs for the prompt, the begun one included."""
+        return len(self.pages) + int(self.has_rest)
+
+    @property
     def occupied_pages(self) -> int:
         """Pages that a prefix-closed component needs for it at once, the begun one included."""
         return len(self.pages) + max(len(self.answer), int(self.has_rest))
