@@ -1,6 +1,6 @@
 """Benchmarks of the tree cores: one table on the screen, the same figures as JSON.
 
-    python bench/core/bench_core.py --out out/           everything
+    python bench/core/bench_core.py --json out/bench_core.json           everything
     python bench/core/bench_core.py --quick --cores rust
 
 Times are medians in µs of the processor time of one thread. Compare figures of one run with each other: the
@@ -106,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, help="folder for core.json")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     parser.add_argument("--cores", default=",".join(CORES), help="which, by comma")
     parser.add_argument("--parts", default=",".join(SECTIONS), help="which, by comma")
     parser.add_argument("--quick", action="store_true", help="fewer turns, sessions and nodes")
@@ -118,9 +118,9 @@ def main() -> None:
         rows = list(SECTIONS[name](cores, arguments.quick))
         result[name] = rows
         print_table(name, rows)
-    if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "core.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -154,6 +154,22 @@ def test_dead_pages_leave_before_live_ones_however_fresh_they_are(sketch) -> Non
     assert tree.evict("swa", 1) == [100], "of live ones the idle one is the oldest"
 
 
+@pytest.mark.rule("E-2", "E-6")
+def test_what_an_eviction_makes_useless_elsewhere_leaves_next(sketch) -> None:
+    """
+    page          0 1 2 3|4 5 6 7
+    swa (2)       * * * *|* * * *      cut before page 4, where another path was put in later
+    state         . . . .|* * * *      boundaries 5 to 8; only 5 needs page 3, which was used last
+    """
+    tree: Sketch = sketch(full=Full(), swa=Window(2), state=Checkpoint())
+    tree.put("abcdefgh", swa="********", state="....****")
+    tree.put("abcdX", swa="....*", state=".....")
+    assert sorted(tree.evict("swa", 4)) == [100, 101, 102, 108], "of no use to any boundary"
+    freed = tree.core.evict("swa", 3)
+    assert slots_of(freed, "swa") == [104, 103, 105], "without page 4 page 3 serves nobody"
+    assert dict(freed.dead_pages) == {"swa": 1}
+
+
 @pytest.mark.rule("E-3")
 def test_full_attention_leaves_from_the_tail_of_the_coldest_leaf_page_by_page(sketch) -> None:
     tree: Sketch = sketch(full=Full())

@@ -20,7 +20,7 @@ class EngineConfig:
         max_running: most requests computed at once.
         max_waiting: most requests that wait; more are refused.
         max_model_tokens: longest sequence; 0 takes the model's own limit.
-        device_bytes: bytes for all pools; 0 takes a quarter of the free memory, at most 1 GiB on a CPU.
+        device_bytes: bytes for all pools; 0 takes 80 % of what is free on CUDA, and 1 GiB on a CPU.
         slots: slots per component, in place of a share of `device_bytes`.
         prefix_cache: whether prompts reuse anything.
         core: which tree core keeps the books: `auto`, `python` or `rust`.

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from graftline.cache import PrefixCache
-from graftline.components import ComponentSpec
+from graftline.components import Chunk, ComponentSpec, ReuseRule, Window
 from graftline.engine.api import EngineInfo
 from graftline.engine.config import EngineConfig
 from graftline.engine.engine import HybridEngine, pool_uses
@@ -72,7 +72,7 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
     cache = PrefixCache(specs, page_tokens=page_tokens, pools=runner.pools, core=config.core)
     info = EngineInfo(
         model_type=layout.model_type,
-        composition=" + ".join(f"{plan.name} ({plan.rule})" for plan in layout.components),
+        composition=" + ".join(rule_text(plan.name, plan.rule) for plan in layout.components),
         page_tokens=page_tokens,
         max_model_tokens=longest,
         vocab_size=runner.vocab_size,
@@ -83,6 +83,13 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
         pools=pool_uses(cache),
     )
     return HybridEngine(runner, cache, config, info, fingerprint)
+
+
+def rule_text(name: str, rule: ReuseRule) -> str:
+    """A component as users read it: its name, and the tokens that its rule looks back on."""
+    if isinstance(rule, Window):
+        return f"{name}({rule.lookback_tokens + 1})"
+    return f"{name}({rule.chunk_tokens})" if isinstance(rule, Chunk) else name
 
 
 def default_threads() -> int:

@@ -20,10 +20,11 @@ from graftline.engine.state import EngineState
 from graftline.errors import UnsupportedModelError
 
 PROBE_TOKENS = 12
-# Largest difference of logits from the library's, relative to their spread. A layer that bypasses the pools
-# is wrong by about the spread itself; rounding of short types, with experts that flip, stays below this.
+# Difference of logits from the library's, relative to their spread. In the long types the largest one counts.
+# In short types rounding can flip an expert, which moves single logits by more than the spread; there the
+# root mean square counts: unrelated logits differ by 1.4, those of a flipped expert by well below this.
 WORST_DIFFERENCE = {torch.float32: 2e-2, torch.float64: 2e-2}
-WORST_DIFFERENCE_SHORT_TYPES = 0.5
+WORST_MEAN_DIFFERENCE = 0.7
 
 
 def probe_tokens(vocab_size: int, count: int = PROBE_TOKENS) -> np.ndarray:
@@ -112,8 +113,10 @@ class Trial:
                     self._compare(row, self.reference[end - 1], dtype)
 
     def _compare(self, logits: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> None:
-        allowed = WORST_DIFFERENCE.get(dtype, WORST_DIFFERENCE_SHORT_TYPES)
-        difference = float((logits - expected).abs().max() / expected.std())
+        allowed = WORST_DIFFERENCE.get(dtype, WORST_MEAN_DIFFERENCE)
+        apart = (logits - expected).abs()
+        measure = apart.max() if dtype in WORST_DIFFERENCE else apart.square().mean().sqrt()
+        difference = float(measure / expected.std())
         if not difference <= allowed:
             reason = f"packed steps give other logits than the library (by {difference:.2g} of their spread)"
             raise UnsupportedModelError(self.layout.model_type, reason)

@@ -1,4 +1,4 @@
-"""Readers of traces, one a format; `docs/guide/replay.md` shows a line of each.
+"""Readers of traces, one a format.
 
 A reader turns lines into requests as they come and keeps nothing but small tables.
 
@@ -111,7 +111,7 @@ def detect(path: Path) -> str:
             return format
     raise line.fault(
         f"no format is known with the fields {', '.join(sorted(fields)[:8])}",
-        hint="see docs/guide/replay.md for the formats, and name one with --format",
+        hint=f"name one of the formats: {', '.join(FORMATS)}",
     )
 
 
