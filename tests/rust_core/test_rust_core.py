@@ -202,6 +202,7 @@ def test_a_handle_is_stale_after_its_end() -> None:
         core.insert(lease, [3], NO_SLOTS)
 
 
+@pytest.mark.rule("D-3")
 def test_other_threads_match_beside_the_owner() -> None:
     specs = (*SPECS, ComponentSpec("chunk", Chunk(4), 64), ComponentSpec("state", Checkpoint(), 64))
     core = RustCore(specs, page_tokens=1)
