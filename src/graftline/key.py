@@ -42,6 +42,13 @@ class Namespace:
     adapter: str = ""
     salt: str = ""
 
+    def __post_init__(self) -> None:
+        if type(self.weight_epoch) is not int:
+            raise ConfigError(f"weight_epoch is {self.weight_epoch!r}, it must be an int")
+        for name in ("model", "adapter", "salt"):
+            if not isinstance(getattr(self, name), str):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}, it must be a str")
+
     def seed(self) -> bytes:
         """Start of the hash chain: 32 bytes, every field framed by its name, type and length."""
         digest = hashlib.sha256(KEY_FORMAT)
@@ -61,7 +68,10 @@ def as_tokens(tokens: TokensLike) -> Tokens:
     Raises:
         ConfigError: not one-dimensional, not integers, or an id outside 0 .. 2**32 - 1.
     """
-    array = np.asarray(tokens)
+    try:
+        array = np.asarray(tokens)
+    except ValueError as error:
+        raise ConfigError("token ids must be one-dimensional, got lists of different lengths") from error
     if array.ndim != 1:
         raise ConfigError(f"token ids must be one-dimensional, got shape {array.shape}")
     if array.dtype == np.uint32:

@@ -154,3 +154,18 @@ def test_two_prefixes_have_one_key_only_when_they_are_the_same(
     *_, key_a = page_keys(ours.seed(), as_tokens(a), 1)
     *_, key_b = page_keys(theirs.seed(), as_tokens(b), 1)
     assert (key_a == key_b) == ((a, ours) == (b, theirs))
+
+
+@pytest.mark.rule("K-1")
+def test_ragged_lists_are_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="different lengths"):
+        as_tokens([[1, 2], [3]])
+
+
+@pytest.mark.rule("K-3")
+@pytest.mark.parametrize(
+    "wrong", [{"weight_epoch": True}, {"weight_epoch": "1"}, {"salt": 1}, {"model": None}]
+)
+def test_a_namespace_takes_only_its_own_types(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        Namespace(**wrong)
