@@ -15,6 +15,7 @@ from graftline.tree.evict import clear, evict
 from graftline.tree.insert import insert
 from graftline.tree.lease import lease, release, release_components
 from graftline.tree.match import match
+from graftline.tree.protocol import check_specs
 from graftline.tree.state import State
 
 
@@ -41,11 +42,7 @@ class PythonCore:
         policy: EvictionPolicy | None = None,
         record_events: bool = False,
     ) -> None:
-        if page_tokens < 1:
-            raise ConfigError(f"page_tokens is {page_tokens}, it must be at least 1")
-        names = [spec.name for spec in specs]
-        if not names or len(set(names)) != len(names):
-            raise ConfigError(f"components {names}: at least one is needed, each with a name of its own")
+        check_specs(specs, page_tokens)
         self.specs = tuple(specs)
         self.page_tokens = page_tokens
         self._state = State(self.specs, page_tokens, policy or Lru(), record_events)

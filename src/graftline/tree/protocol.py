@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from graftline.components import ComponentSpec
+from graftline.errors import ConfigError
 from graftline.key import Namespace, TokensLike
 from graftline.plan import Event, Freed, Held, Insertion, Lease, Match, TreeStats
 
@@ -56,3 +57,16 @@ class TreeCore(Protocol):
 
     def check(self) -> None:
         """Raises `IntegrityError` when the bookkeeping contradicts itself."""
+
+
+def check_specs(specs: Sequence[ComponentSpec], page_tokens: int) -> None:
+    """What no core can work with.
+
+    Raises:
+        ConfigError: no component, two of one name, or a page of less than one token.
+    """
+    if page_tokens < 1:
+        raise ConfigError(f"page_tokens is {page_tokens}, it must be at least 1")
+    names = [spec.name for spec in specs]
+    if not names or len(set(names)) != len(names):
+        raise ConfigError(f"components {names}: at least one is needed, each with a name of its own")

@@ -8,6 +8,7 @@ from graftline._core import Tree
 from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, ReuseRule, Window
 from graftline.errors import ConfigError
 from graftline.policies import EvictionPolicy, Lru
+from graftline.tree.protocol import check_specs
 
 USE_PYTHON = "use the Python core, which takes any rule and any policy: core='python'"
 TOKENS_MAX = 2**63 - 1
@@ -62,11 +63,7 @@ class RustCore(Tree):
         policy: EvictionPolicy | None = None,
         record_events: bool = False,
     ) -> RustCore:
-        if page_tokens < 1:
-            raise ConfigError(f"page_tokens is {page_tokens}, it must be at least 1")
-        names = [spec.name for spec in specs]
-        if not names or len(set(names)) != len(names):
-            raise ConfigError(f"components {names}: at least one is needed, each with a name of its own")
+        check_specs(specs, page_tokens)
         if policy is not None and type(policy) is not Lru:
             raise ConfigError(f"the Rust core does not know the policy {policy!r}", hint=USE_PYTHON)
         rows = [rule_row(spec.name, spec.rule) for spec in specs]
