@@ -61,7 +61,7 @@ wheel-test: install
 	cd build/wheel && venv/bin/python ../../scripts/wheel_check.py
 
 bench-core: install
-	$(BIN)/python bench/core/bench_core.py --json $(OUT)/bench_core.json
+	$(BIN)/python -m bench.core.bench_core --json $(OUT)/bench_core.json
 
 bench: install
 	$(BIN)/python -m bench.serve.conversation --breakdown --out $(OUT)

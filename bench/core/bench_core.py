@@ -1,7 +1,7 @@
 """Benchmarks of the tree cores: one table on the screen, the same figures as JSON.
 
-    python bench/core/bench_core.py --json out/bench_core.json           everything
-    python bench/core/bench_core.py --quick --cores rust
+    python -m bench.core.bench_core --json out/bench_core.json           everything
+    python -m bench.core.bench_core --quick --cores rust
 
 Times are medians in µs of the processor time of one thread. Compare figures of one run with each other: the
 machine is printed, and a busy one is slower all the same.
@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from conversation import conversation
-from eviction import eviction
-from long_match import long_match
-from memory import memory
-from sessions import Load, sessions
-from shapes import CORES, SHAPES
+from bench.core.conversation import conversation
+from bench.core.eviction import eviction
+from bench.core.load import Load
+from bench.core.long_match import long_match
+from bench.core.memory import memory
+from bench.core.sessions import sessions
+from bench.core.shapes import CORES, SHAPES
 
 Row = dict[str, object]
 PAGES = (1, 64)

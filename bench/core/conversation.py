@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import gc
 
-from shapes import NAMESPACE, Shape, SlotSource, median_us, now_ns, random_tokens
+from bench.core.load import random_tokens
+from bench.core.shapes import NAMESPACE, Shape, SlotSource, median_us, now_ns
 
 PARTS = ("match", "lease", "insert", "release")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from shapes import NAMESPACE, Shape, SlotSource, grow, median_us, now_ns, random_tokens
+from bench.core.load import random_tokens
+from bench.core.shapes import NAMESPACE, Shape, SlotSource, grow, median_us, now_ns
 
 LEAF_PAGES = 4
 SHARED_PAGES = 8

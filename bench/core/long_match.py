@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
-from shapes import NAMESPACE, Shape, SlotSource, grow, random_tokens, timed_us
+from bench.core.load import random_tokens
+from bench.core.shapes import NAMESPACE, Shape, SlotSource, grow, timed_us
 
 from graftline.key import Tokens
 

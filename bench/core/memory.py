@@ -9,7 +9,8 @@ import os
 from pathlib import Path
 
 import numpy as np
-from shapes import SHAPES, SlotSource, grow, random_tokens
+from bench.core.load import random_tokens
+from bench.core.shapes import SHAPES, SlotSource, grow
 
 
 def resident_bytes() -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field
 
 import numpy as np
-from shapes import NAMESPACE, Shape, first_needed, now_ns, quantile_us, random_tokens
+from bench.core.load import Load, session_texts
+from bench.core.shapes import NAMESPACE, Shape, first_needed, now_ns, quantile_us
 
 from graftline.components import Checkpoint, Window
 from graftline.key import Tokens
@@ -16,19 +16,6 @@ from graftline.tree import TreeCore
 NAMES = ("match", "lease", "evict", "insert", "release")
 
 
-@dataclass(frozen=True)
-class Load:
-    """Sessions, of which `active` take turns at random; pools hold `capacity_tokens` each."""
-
-    sessions: int = 2000
-    turns: int = 8
-    active: int = 256
-    shared_tokens: int = 2048
-    turn_tokens: int = 512
-    capacity_tokens: int = 524_288
-    states: int = 512
-
-
 @dataclass
 class Figures:
     spent_ns: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in NAMES})
@@ -36,6 +23,7 @@ class Figures:
     hit_tokens: int = 0
     asked_slots: int = 0
     freed_slots: int = 0
+    evictions: int = 0
 
 
 class Pools:
@@ -62,27 +50,15 @@ def pool_slots(rule: object, load: Load, page: int) -> int:
     if isinstance(rule, Checkpoint):
         return load.states
     if isinstance(rule, Window):
-        return max(load.capacity_tokens // 4, 4 * (rule.lookback_tokens + 64)) // page
+        return load.window_tokens(rule.lookback_tokens) // page
     return load.capacity_tokens // page
 
 
 def sessions(core_name: str, shape: Shape, page: int, load: Load) -> dict[str, object]:
     """Turns a second in the core, slots freed for each asked, hit rate, slowest turns."""
     core, pools, figures = shape.core(core_name, page), Pools(shape, load, page), Figures()
-    picks = random.Random(1)
-    shared = random_tokens(load.shared_tokens, seed=1)
-    live = dict.fromkeys(range(min(load.active, load.sessions)), (shared, 0))
-    opened = len(live)
-    while live:
-        number = picks.choice(list(live))
-        tokens, taken = live.pop(number)
-        tokens = np.concatenate([tokens, random_tokens(load.turn_tokens, seed=1000 + number * 100 + taken)])
+    for tokens in session_texts(load):
         one_turn(core, shape, pools, tokens[: len(tokens) // page * page], figures)
-        if taken + 1 < load.turns:
-            live[number] = (tokens, taken + 1)
-        elif opened < load.sessions:
-            live[opened] = (shared, 0)
-            opened += 1
     core.check()
     return report(core_name, shape, page, figures)
 
@@ -105,6 +81,7 @@ def one_turn(core: TreeCore, shape: Shape, pools: Pools, tokens: Tokens, figures
             began = now_ns()
             freed = core.evict(name, short)
             evicting += now_ns() - began
+            figures.evictions += 1
             figures.asked_slots += short
             figures.freed_slots += freed.count(name)
             pools.settle(freed)
@@ -132,6 +109,7 @@ def report(core_name: str, shape: Shape, page: int, figures: Figures) -> dict[st
         "page_tokens": page,
         "turns": len(turns),
         "turns_per_s": round(len(turns) / (sum(turns) / 1e9)),
+        "ops_per_s": round((4 * len(turns) + figures.evictions) / (sum(turns) / 1e9)),
         "evict_share": round(sum(evictions) / sum(turns), 3),
         "evict_us": quantile_us(evictions, 0.5) if evictions else 0.0,
         "turn_p99_us": quantile_us(turns, 0.99),

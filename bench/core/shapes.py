@@ -17,7 +17,6 @@ from graftline.tree import PythonCore, TreeCore
 from graftline.tree.rust import RustCore
 
 NAMESPACE = Namespace("bench")
-VOCABULARY = 150_000
 CORES: dict[str, Callable[..., TreeCore]] = {"python": PythonCore, "rust": RustCore}
 now_ns = time.thread_time_ns  # of this thread: what others do on a busy machine is left out
 
@@ -41,10 +40,6 @@ SHAPES = (
     Shape("FULL+MAMBA", {"full": Full(), "state": Checkpoint()}),
     Shape("FULL+SWA(128)+MAMBA", {"full": Full(), "swa": Window(127), "state": Checkpoint()}),
 )
-
-
-def random_tokens(count: int, seed: int) -> Tokens:
-    return np.random.default_rng(seed).integers(0, VOCABULARY, count, dtype=np.uint32)
 
 
 def first_needed(rule: ReuseRule, start: int, end: int, page_tokens: int) -> int:

@@ -27,10 +27,16 @@ class Tree:
         page_tokens: tokens a page.
         policy: name of the order of eviction; `lru`.
         record_events: whether `take_events` has something to give.
+        tier: number of the tier that events and sizes name.
     """
 
     def __new__(
-        cls, components: Sequence[tuple[str, str, int]], page_tokens: int, policy: str, record_events: bool
+        cls,
+        components: Sequence[tuple[str, str, int]],
+        page_tokens: int,
+        policy: str,
+        record_events: bool,
+        tier: int = 0,
     ) -> Self: ...
     def match(self, namespace: Namespace, tokens: TokensLike, limit_tokens: int | None = None) -> Match:
         """Longest reusable prefix of `tokens`, at most `limit_tokens` long; changes nothing (rule M-1).
@@ -45,6 +51,21 @@ class Tree:
 
         Raises:
             StaleHandleError: the match is out of date.
+        """
+
+    def claim(self, match: Match, boundary_tokens: int) -> Lease:
+        """Protects a boundary of the match's known path, valid or not, and counts no use (rule L-6).
+
+        Raises:
+            ConfigError: not a page boundary of the known path.
+            StaleHandleError: the path does not reach it any more.
+        """
+
+    def holdings(self, match: Match, boundary_tokens: int) -> dict[str, tuple[Held, ...]]:
+        """All runs held before a boundary of the match's known path, needed by it or not; copies (rule L-7).
+
+        Raises:
+            ConfigError, StaleHandleError: as `claim`.
         """
 
     def release(self, lease: Lease) -> None:

@@ -56,6 +56,7 @@ class Match:
         branch_tokens: where a kept window or checkpoint would let the next request of this kind
             start, or 0 when the boundary is already there (rule M-5).
         node: handle of the node in which the boundary lies; for `lease`.
+        path_node: handle of the node in which the known path ends; for `claim`.
     """
 
     namespace: Namespace
@@ -67,6 +68,7 @@ class Match:
     reason: str
     branch_tokens: int
     node: int
+    path_node: int = 0
 
 
 @dataclass(frozen=True, slots=True)

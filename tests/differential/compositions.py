@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 
 from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, ReuseRule, Window
+from graftline.plan import Tier
 from graftline.policies import EvictionPolicy, Lru, Usage
 from graftline.tree import PythonCore, TreeCore
 
@@ -59,6 +61,7 @@ class Composition:
     rules: dict[str, ReuseRule]
     page_tokens: int = 1
     policy: type[EvictionPolicy] = field(default=Lru)
+    tier: Tier = Tier.DEVICE
 
     @property
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -74,7 +77,7 @@ COMPOSITIONS = (
     Composition("full", {"full": Full()}),
     Composition("full-window", {"full": Full(), "swa": Window(3)}),
     Composition("full-long-window", {"full": Full(), "swa": Window(6)}),
-    Composition("full-window-page2", {"full": Full(), "swa": Window(3)}, page_tokens=2),
+    Composition("full-window-page2", {"full": Full(), "swa": Window(3)}, page_tokens=2, tier=Tier.HOST),
     Composition("full-window-smaller-than-page", {"full": Full(), "swa": Window(2)}, page_tokens=4),
     Composition("full-checkpoint", {"full": Full(), "state": Checkpoint()}),
     Composition("full-window-checkpoint", {"full": Full(), "swa": Window(2), "state": Checkpoint()}),
@@ -117,6 +120,13 @@ def cores_under_test(composition: Composition) -> list[TreeCore]:
             page_tokens=composition.page_tokens,
             policy=composition.policy(),
             record_events=True,
+            **({"tier": composition.tier} if knows(core_type, "tier") else {}),
         )
         for core_type in core_types(own=composition.own)
+        if composition.tier == Tier.DEVICE or knows(core_type, "tier")
     ]
+
+
+def knows(core_type: Callable[..., TreeCore], argument: str) -> bool:
+    """Whether a core takes an argument."""
+    return argument in signature(core_type.__new__).parameters or core_type is PythonCore

@@ -54,6 +54,7 @@ class Mirror:
                     (
                         event.kind,
                         event.component,
+                        event.tier,
                         event.namespace.seed(),
                         page,
                         key,
@@ -74,7 +75,10 @@ class Harness:
         self.names = list(composition.rules)
         self.page_tokens = composition.page_tokens
         self.oracle = Oracle(
-            composition.specs, page_tokens=composition.page_tokens, policy=composition.policy()
+            composition.specs,
+            page_tokens=composition.page_tokens,
+            policy=composition.policy(),
+            tier=composition.tier,
         )
         self.cores: list[TreeCore] = [self.oracle, *cores_under_test(composition)]
         self.mirrors = [Mirror(self.names, self.page_tokens) for _ in self.cores]
@@ -89,6 +93,19 @@ class Harness:
 
     def lease(self, found: Everyone) -> Everyone | None:
         return self.each(lambda core, i: core.lease(found.results[i]), plain_lease)
+
+    def can(self, operation: str) -> bool:
+        """Whether every core has an operation."""
+        return all(hasattr(core, operation) for core in self.cores)
+
+    def claim(self, found: Everyone, boundary_tokens: int) -> Everyone | None:
+        return self.each(lambda core, i: core.claim(found.results[i], boundary_tokens), plain_lease)
+
+    def holdings(self, found: Everyone, boundary_tokens: int) -> Everyone | None:
+        before = self.oracle.dump()
+        held = self.each(lambda core, i: core.holdings(found.results[i], boundary_tokens), plain_holdings)
+        assert self.oracle.dump() == before, "L-7: asking what is held changed something"
+        return held
 
     def release(self, lease: Everyone) -> Everyone | None:
         return self.each(lambda core, i: core.release(lease.results[i]), as_it_is)
@@ -200,6 +217,11 @@ def plain_runs(given: Mapping[str, Sequence[Held]]) -> object:
         name: [(page, int(slot)) for run in runs for page, slot in enumerate(run.slots, run.first_page)]
         for name, runs in given.items()
     }
+
+
+def plain_holdings(held: Mapping[str, Sequence[Held]]) -> object:
+    """By component, its runs as they are."""
+    return {name: [(run.first_page, run.slots.tolist()) for run in runs] for name, runs in held.items()}
 
 
 def plain_freed(freed: Freed) -> object:

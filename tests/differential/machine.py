@@ -129,6 +129,20 @@ class Machine(RuleBasedStateMachine):
         self.match(path, keep, [], False, 0, other)
         self.lease(0)
 
+    @precondition(lambda self: self.matches and self.harness.can("claim"))
+    @rule(pick=picks, boundary=picks, off=st.integers(0, 7))
+    def claim(self, pick: int, boundary: int, off: int) -> None:
+        """Claims a place on the path of one of the last matches; what is held there is asked first (L-7)."""
+        found, namespace, tokens = self.matches[-1 - pick % len(self.matches)]
+        pages = found.oracle.path_tokens // self.page
+        wanted = boundary % (pages + 1) * self.page
+        if off == 7:
+            wanted = pages * self.page + 1  # no place of the path
+        self.harness.holdings(found, wanted)
+        lease = self.harness.claim(found, wanted)
+        if lease is not None:
+            self.open.append(Open(lease, namespace, tokens[:wanted]))
+
     @precondition(lambda self: self.open)
     @rule(pick=picks)
     def release(self, pick: int) -> None:

@@ -61,6 +61,7 @@ class Oracle:
         page_tokens: int,
         policy: EvictionPolicy | None = None,
         record_events: bool = True,
+        tier: Tier = Tier.DEVICE,
     ) -> None:
         self.specs = tuple(specs)
         self.page_tokens = page_tokens
@@ -68,6 +69,7 @@ class Oracle:
         self.rules = {spec.name: spec.rule for spec in specs}
         self.closed = [spec.name for spec in specs if spec.rule.prefix_closed]
         self.policy = policy or Lru()
+        self.tier = tier
         self.pages: dict[Key, Page] = {}
         self.leases: dict[int, LeaseNote] = {}
         self.events: list[Event] = []
@@ -227,6 +229,7 @@ class Oracle:
             reason=self.refusal(path, limiting, own, without) if limiting else "",
             branch_tokens=branch * tokens_of if branch > boundary else 0,
             node=self.pages[self.prefix(path, boundary)].node if boundary else 0,
+            path_node=self.pages[path].node if known else 0,
         )
 
     def limiting(self, boundary: int, known: int, own: dict[str, int], without: dict[str, int]) -> str:
@@ -257,6 +260,37 @@ class Oracle:
         granted = self.grant(end)
         self.touch(end)
         return granted
+
+    def claim(self, match: Match, boundary_tokens: int) -> Lease:
+        """L-6."""
+        end = self.place(match, boundary_tokens)
+        self.cut(end)
+        return self.grant(end)
+
+    def holdings(self, match: Match, boundary_tokens: int) -> dict[str, tuple[Held, ...]]:
+        """L-7."""
+        end = self.place(match, boundary_tokens)
+        held = {name: self.held_in(self.path(end, 0, self.pages_of(end)), name) for name in self.names}
+        return {name: self.gapless_runs(name, keys) for name, keys in held.items()}
+
+    def gapless_runs(self, name: str, keys: Sequence[Key]) -> tuple[Held, ...]:
+        """Runs as long as they can be of held pages of one path, shallow before deep."""
+        starts = [i for i, k in enumerate(keys) if not i or self.pages_of(k) > self.pages_of(keys[i - 1]) + 1]
+        runs = [keys[i:j] for i, j in pairwise([*starts, len(keys)])]
+        slots = [np.array([self.pages[k].slots[name] for k in run], dtype=np.int32) for run in runs]
+        return tuple(Held(self.pages_of(r[0]) - 1, s) for r, s in zip(runs, slots, strict=True))
+
+    def place(self, match: Match, boundary_tokens: int) -> Key:
+        """The end of a boundary on a match's known path."""
+        if boundary_tokens % self.page_tokens or not 0 <= boundary_tokens <= match.path_tokens:
+            raise ConfigError("no boundary of the path")
+        if boundary_tokens == 0:
+            return (match.namespace, ())
+        node = self.node(match.path_node)
+        end = self.prefix(node[-1], boundary_tokens // self.page_tokens) if node else (match.namespace, ())
+        if len(end[1]) < boundary_tokens:
+            raise StaleHandleError("outdated match")
+        return end
 
     def grant(self, end: Key) -> Lease:
         """A new lease at the end of a node."""
@@ -494,7 +528,7 @@ class Oracle:
             held = self.held_in(self.pages, name)
             leased = sum(bool(self.leases_of(k, name)) for k in held)
             live = sum(len(self.live_pages(node, name).intersection(held)) for node in nodes)
-            pools.append(PoolStats(name, Tier.DEVICE, len(held), leased, len(held) - live))
+            pools.append(PoolStats(name, self.tier, len(held), leased, len(held) - live))
         return TreeStats(len(nodes) + len(self.roots()), len(self.leases), len(self.pages), tuple(pools))
 
     def dump(self) -> str:

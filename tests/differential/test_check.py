@@ -10,7 +10,7 @@ from graftline.components import Checkpoint, Full, Window
 from graftline.errors import IntegrityError
 from graftline.tree import PythonCore
 from graftline.tree.node import Node
-from graftline.tree.state import State, device
+from graftline.tree.state import State, holding_of
 from spec.sketch import Sketch
 
 FULL, SWA, STATE = 0, 1, 2
@@ -59,7 +59,7 @@ def swap_children(node: Node) -> None:
 
 
 def give(node: Node, component: int, first: int, slots: list[int]) -> None:
-    holding = device(node, component)
+    holding = holding_of(node, component)
     holding.first, holding.slots = first, holding.slots[:0].copy()
     holding.slots = type(holding.slots)((len(slots),), dtype=holding.slots.dtype)
     holding.slots[:] = slots
@@ -77,9 +77,9 @@ DAMAGE: dict[str, tuple[str, Callable[[State], object]]] = {
     "a run outside its node": ("T-3", lambda state: give(leaf(state), SWA, 1, [7, 8])),
     "an empty leaf": ("T-4", lambda state: empty(leaf(state))),
     "a prefix-closed component with a hole": ("T-7", lambda state: give(leaf(state), FULL, 2, [1, 2, 3])),
-    "a slot held twice": ("T-8", lambda state: device(leaf(state), SWA).slots.__setitem__(0, 100)),
-    "a lock too many": ("L-2", lambda state: device(leased(state), SWA).locks.update({3: 2})),
-    "a lock missing": ("L-2", lambda state: device(ab(state), FULL).locks.clear()),
+    "a slot held twice": ("T-8", lambda state: holding_of(leaf(state), SWA).slots.__setitem__(0, 100)),
+    "a lock too many": ("L-2", lambda state: holding_of(leased(state), SWA).locks.update({3: 2})),
+    "a lock missing": ("L-2", lambda state: holding_of(ab(state), FULL).locks.clear()),
     "a lease that nobody has": ("L-2", lambda state: setattr(leased(state), "leases", 2)),
     "a held page not counted": ("L-5", lambda state: setattr(state.counters[SWA], "held", 0)),
     "a leased page not counted": ("L-5", lambda state: setattr(state.counters[FULL], "leased", 1)),
@@ -89,7 +89,7 @@ DAMAGE: dict[str, tuple[str, Callable[[State], object]]] = {
     "a candidate forgotten": ("E-6", lambda state: state.candidates[SWA].clear()),
     "a candidate that may not leave": (
         "E-6",
-        lambda state: setattr(device(leased(state), FULL), "version", 999),
+        lambda state: setattr(holding_of(leased(state), FULL), "version", 999),
     ),
     "a count of candidates": ("E-6", lambda state: state.live_candidates.__setitem__(SWA, 0)),
 }

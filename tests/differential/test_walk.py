@@ -24,6 +24,8 @@ def step(machine: Machine, chance: random.Random) -> None:
     if do < 3:
         machine.match(pick, chance.randrange(8), kinds, flag, chance.randrange(6), flags)
         machine.lease(chance.randrange(3))
+    elif do == 3 and machine.matches and machine.harness.can("claim"):
+        machine.claim(pick, chance.randrange(32), chance.randrange(8))
     elif do < 7 and machine.open:
         machine.insert(pick, chance.randrange(32), chance.randrange(8), kinds, flags, masks, masks[0], flag)
     elif do < 9 and len(machine.open) > 2:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graftline.key import Namespace
-from graftline.plan import Event, Tier
+from graftline.plan import Event
 
 if TYPE_CHECKING:
     from differential.oracle import Key, Oracle
@@ -75,7 +75,7 @@ def page_event(oracle: Oracle, kind: str, name: str, key: Key, reason: str) -> E
     return Event(
         kind=kind,
         component=name,
-        tier=Tier.DEVICE,
+        tier=oracle.tier,
         namespace=key[0],
         first_page=page,
         page_keys=(chained_key(key, page_tokens),),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from graftline.cache import CachedRequest, PrefixCache
+from graftline.cache import CachedRequest, HostConfig, PrefixCache
 from graftline.cache.cores import has_rust
 from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, ReuseRule, Window
 from graftline.key import Namespace
@@ -62,6 +62,7 @@ class Model:
         page_tokens: tokens a page.
         slots: places in each pool.
         core: which tree core keeps the books; `usual_core` by default.
+        host: the host tier, if there is to be one.
     """
 
     usual_core = "python"
@@ -72,6 +73,7 @@ class Model:
         page_tokens: int = 4,
         slots: int | dict[str, int] = 200,
         core: str | None = None,
+        host: HostConfig | None = None,
     ) -> None:
         rules = COMPOSITIONS[composition]
         counts = slots if isinstance(slots, dict) else dict.fromkeys(rules, slots)
@@ -84,6 +86,7 @@ class Model:
             page_tokens=page_tokens,
             pools=self.pools,
             core=core or self.usual_core,
+            host=host,
         )
         self.namespaces: dict[int, Namespace] = {}
 
@@ -175,7 +178,9 @@ class Model:
             return request.reused_tokens
 
     def assert_idle_and_whole(self) -> None:
-        """Nothing is lost, and nobody holds anything but the tree."""
+        """Nothing is lost, and nobody holds anything but the trees."""
+        if self.cache.lower is not None:
+            self.cache.lower.flush()
         self.cache.check()
         for use in self.cache.uses():
             assert (use.private, use.leased) == (0, 0)

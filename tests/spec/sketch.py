@@ -62,6 +62,11 @@ class Sketch:
         """A lease of the longest reusable prefix; of the empty one for no text."""
         return self.core.lease(self.find(text, limit, namespace))
 
+    def claim(self, text: str, boundary: int | None = None) -> Lease:
+        """A claim of a boundary on the known path, of the end of it where none is told."""
+        found = self.find(text)
+        return self.core.claim(found, found.path_tokens if boundary is None else boundary)
+
     def use(self, text: str) -> None:
         """One use: a lease that is given back at once."""
         self.core.release(self.hold(text))

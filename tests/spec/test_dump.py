@@ -95,9 +95,11 @@ def test_every_core_has_the_operations_with_the_same_parameters(core_type, opera
 def test_the_operations_are_those_of_the_protocol() -> None:
     assert OPERATIONS == [
         "check",
+        "claim",
         "clear",
         "dump",
         "evict",
+        "holdings",
         "insert",
         "lease",
         "match",
@@ -126,6 +128,7 @@ def test_results_are_the_plans_that_every_core_shares(sketch) -> None:
         "reason",
         "branch_tokens",
         "node",
+        "path_node",
     ]
     assert found.namespace == HERE
 

@@ -124,7 +124,7 @@ impl Tree {
         for (component, spec) in self.components.iter().enumerate() {
             let pages = self.evictable(node, component);
             let wanted = (pages.all() != 0).then(|| self.key(node, component, pages));
-            let kept = self.device.pools[component].candidates.key(node);
+            let kept = self.pools[component].candidates.key(node);
             if wanted != kept {
                 let message = format!("'{}' {pages:?} with candidate {kept:?}, not {wanted:?}", spec.name);
                 return Err(self.broken_node("E-6", node, &message));
@@ -183,7 +183,7 @@ impl Tree {
     /// L-5: the counters are what walking finds.
     fn check_counters(&self) -> Result<()> {
         for (component, spec) in self.components.iter().enumerate() {
-            let pool = &self.device.pools[component];
+            let pool = &self.pools[component];
             let mut found = Counters::default();
             let mut candidates = 0;
             for (node, _) in self.nodes.iter() {
@@ -215,15 +215,14 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use crate::node::{Node, NodeId};
-    use crate::policy::Lru;
-    use crate::{Component, Error, GivenRun, Handle, Namespace, Rule, Run, Tree};
+    use crate::{Component, Error, GivenRun, Handle, Namespace, Rule, Run, Settings, Tree};
 
     /// Two leased paths that share a node, and one that is not leased.
     fn tree() -> Tree {
         let window = Rule::Window { lookback_tokens: 1 };
         let components = [("full", Rule::Full), ("swa", window)];
         let components = components.map(|(name, rule)| Component { name: name.to_owned(), rule }).to_vec();
-        let mut tree = Tree::new(components, 1, Box::new(Lru), false).expect("good settings");
+        let mut tree = Tree::new(components, Settings::default()).expect("good settings");
         let space = Namespace::default();
         for (tokens, slot) in [([1, 2, 3], 0), ([1, 2, 4], 3), ([5, 6, 7], 6)] {
             let root = tree.lease(&space, 0, Handle::NONE).expect("the empty prefix").handle;
@@ -269,7 +268,7 @@ mod tests {
     #[test]
     fn broken_liveness_is_found() {
         assert_eq!(broken_rule(|tree, leaf| tree.nodes[leaf].deepest -= 1), "E-1");
-        assert_eq!(broken_rule(|tree, leaf| tree.device.pools[0].candidates.remove(leaf)), "E-6");
+        assert_eq!(broken_rule(|tree, leaf| tree.pools[0].candidates.remove(leaf)), "E-6");
         assert_eq!(broken_rule(|tree, leaf| tree.holding_mut(leaf, 0).usage.last_tick += 1), "E-6");
     }
 
@@ -278,7 +277,7 @@ mod tests {
         assert_eq!(broken_rule(|tree, leaf| tree.nodes[leaf].leases += 1), "E-6");
         assert_eq!(broken_rule(|tree, leaf| tree.holding_mut(leaf, 1).locks.add(2, 1)), "L-2");
         assert_eq!(broken_rule(|tree, _| leased(tree).leases += 1), "L-2");
-        assert_eq!(broken_rule(|tree, _| tree.device.pools[1].counters.held += 1), "L-5");
-        assert_eq!(broken_rule(|tree, _| tree.device.pools[0].counters.leased -= 1), "L-5");
+        assert_eq!(broken_rule(|tree, _| tree.pools[1].counters.held += 1), "L-5");
+        assert_eq!(broken_rule(|tree, _| tree.pools[0].counters.leased -= 1), "L-5");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::key::{PageKey, page_keys};
 use crate::node::NodeId;
-use crate::plan::{Event, EventKind, Reason, Tier};
+use crate::plan::{Event, EventKind, Reason};
 use crate::tree::Tree;
 
 impl Tree {
@@ -52,7 +52,7 @@ impl Tree {
         let parent_key = if begin > 0 { keys[begin - 1] } else { self.key_before(node) };
         let root = here.root.expect("a node has a root");
         let namespace = Arc::clone(&self.namespaces[&root]);
-        let tier = Tier::Device;
+        let tier = self.tier;
         self.events.push(Event {
             kind,
             component,

@@ -23,7 +23,7 @@ impl Tree {
         let mut harvest = self.harvest();
         let mut missing = wanted;
         while missing > 0 {
-            let Some(node) = self.device.pools[component].candidates.first() else { break };
+            let Some(node) = self.pools[component].candidates.first() else { break };
             let at_most = u32::try_from(missing).unwrap_or(u32::MAX);
             missing -= u64::from(self.evict_from(node, component, at_most, &mut harvest));
         }
@@ -196,7 +196,7 @@ impl Tree {
     /// Books pages that left a holding.
     fn take(&mut self, node: NodeId, component: usize, count: u32, reason: Reason, harvest: &mut Harvest) {
         self.holding_mut(node, component).lost = true;
-        self.device.pools[component].counters.held -= u64::from(count);
+        self.pools[component].counters.held -= u64::from(count);
         if matches!(reason, Reason::Dead | Reason::PathEvicted) {
             harvest.dead_pages[component] += u64::from(count);
         }

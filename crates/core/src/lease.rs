@@ -22,17 +22,12 @@ impl Tree {
     /// # Errors
     /// The match is out of date: its boundary is not valid any more.
     pub fn lease(&mut self, namespace: &Namespace, boundary_tokens: u64, node: Handle) -> Result<Lease> {
-        let boundary = u32::try_from(boundary_tokens / u64::from(self.page_tokens)).unwrap_or(u32::MAX);
+        let boundary = self.boundary(boundary_tokens);
         if boundary == 0 {
             let root = self.root(namespace);
             return Ok(self.open_lease(root, 0));
         }
-        let mut node = self.node(node)?;
-        while self.nodes[node].start >= boundary {
-            // split since the match
-            let Some(above) = self.nodes[node].parent else { break };
-            node = above;
-        }
+        let mut node = self.step_up(self.node(node)?, boundary);
         let end = self.nodes[node].end();
         if end < boundary || self.deepest_agreed(node, Voters::All, boundary) != boundary {
             let message = format!("boundary {boundary_tokens} is not valid any more");
@@ -44,6 +39,12 @@ impl Tree {
         let granted = self.open_lease(node, boundary);
         self.touch(node, boundary, &[]);
         Ok(granted)
+    }
+
+    /// The node itself, or its ancestor in which a boundary lies that is not 0.
+    pub(crate) fn step_up(&self, node: NodeId, boundary: u32) -> NodeId {
+        let inside = |&step: &NodeId| self.nodes[step].start < boundary;
+        self.path_up(node).find(inside).unwrap_or(node)
     }
 
     /// Locks what `boundary`, the end of `node`, needs of every component.

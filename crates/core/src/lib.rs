@@ -11,6 +11,7 @@ mod boundaries;
 mod candidates;
 mod check;
 mod children;
+mod claim;
 mod dump;
 mod error;
 mod events;
@@ -31,6 +32,7 @@ mod usage;
 mod values;
 
 pub use arena::Handle;
+pub use claim::KnownPath;
 pub use error::{Error, Result};
 pub use key::{Namespace, PageKey};
 pub use plan::{
@@ -39,4 +41,4 @@ pub use plan::{
 };
 pub use rule::Rule;
 pub use run::Run;
-pub use tree::{Component, Tree};
+pub use tree::{Component, Settings, Tree};

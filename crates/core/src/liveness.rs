@@ -126,10 +126,10 @@ impl Tree {
         let leased = self.leased_pages(node, component);
         self.count_pages(node, component, leased, dead.0 + dead.1);
         if pages.all() == 0 {
-            self.device.pools[component].candidates.remove(node);
+            self.pools[component].candidates.remove(node);
         } else {
             let key = self.key(node, component, pages);
-            self.device.pools[component].candidates.set(node, key);
+            self.pools[component].candidates.set(node, key);
         }
     }
 
@@ -170,7 +170,7 @@ impl Tree {
         let holding = self.holding_mut(node, component);
         let leased_before = std::mem::replace(&mut holding.leased_pages, leased);
         let dead_before = std::mem::replace(&mut holding.dead_pages, dead);
-        let counters = &mut self.device.pools[component].counters;
+        let counters = &mut self.pools[component].counters;
         counters.leased = counters.leased + u64::from(leased) - u64::from(leased_before);
         counters.dead = counters.dead + u64::from(dead) - u64::from(dead_before);
     }

@@ -33,6 +33,7 @@ impl Tree {
             reason,
             branch_tokens: u64::from(self.branch_point(&votes, boundary, known)) * page,
             node: self.nodes.handle(self.node_at(root, &path, boundary)),
+            path_node: self.nodes.handle(path.last().copied().unwrap_or(root)),
             votes,
         }
     }
@@ -48,6 +49,7 @@ impl Tree {
             reason: "",
             branch_tokens: 0,
             node: Handle::NONE,
+            path_node: Handle::NONE,
         }
     }
 

@@ -47,6 +47,8 @@ pub struct Match {
     pub branch_tokens: u64,
     /// Node in which the boundary lies; for `lease`.
     pub node: Handle,
+    /// Deepest node of the known path; for `claim` and `holdings`.
+    pub path_node: Handle,
 }
 
 /// Consecutive pages of one component on a path: the runs of its nodes, shallow ones first.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::key::{Namespace, PageKey};
 use crate::node::{Holding, Node, NodeId};
 use crate::plan::{Event, PoolStats, Tier, TreeStats};
-use crate::policy::Policy;
+use crate::policy::{Lru, Policy};
 use crate::rule::Rule;
 use crate::run::Run;
 
@@ -42,18 +42,30 @@ pub(crate) struct Counters {
     pub(crate) dead: u64,
 }
 
-/// What one component has in one tier.
+/// What one component has.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     pub(crate) candidates: Candidates,
     pub(crate) counters: Counters,
 }
 
-/// What is held in one tier, by node and component.
-#[derive(Debug, Default)]
-pub(crate) struct Layer {
-    pub(crate) holdings: Vec<Holding>,
-    pub(crate) pools: Vec<Pool>,
+/// How a tree is set up.
+#[derive(Debug)]
+pub struct Settings {
+    /// Tokens a page.
+    pub page_tokens: u32,
+    /// Order of eviction.
+    pub policy: Box<dyn Policy>,
+    /// Whether `take_events` has something to give.
+    pub record_events: bool,
+    /// Where the values lie; only what events and sizes say depends on it.
+    pub tier: Tier,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { page_tokens: 1, policy: Box::new(Lru), record_events: false, tier: Tier::Device }
+    }
 }
 
 /// A radix tree of prefixes with a vote of components on what may be reused.
@@ -63,6 +75,7 @@ pub struct Tree {
     pub(crate) page_tokens: u32,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) record_events: bool,
+    pub(crate) tier: Tier,
     pub(crate) nodes: Arena<Node>,
     pub(crate) leases: Arena<LeaseRecord>,
     pub(crate) children: ChildIndex,
@@ -70,7 +83,10 @@ pub struct Tree {
     pub(crate) roots: HashMap<Arc<Namespace>, NodeId>,
     pub(crate) namespaces: HashMap<NodeId, Arc<Namespace>>,
     pub(crate) page_keys: HashMap<NodeId, Vec<PageKey>>,
-    pub(crate) device: Layer,
+    /// What is held, by node and component.
+    pub(crate) holdings: Vec<Holding>,
+    /// One a component.
+    pub(crate) pools: Vec<Pool>,
     pub(crate) events: Vec<Event>,
     pub(crate) path_pages: u64,
     /// Counts uses (rule P-1).
@@ -84,12 +100,8 @@ impl Tree {
     ///
     /// # Errors
     /// No component, two of one name, or a page of less than one token.
-    pub fn new(
-        components: Vec<Component>,
-        page_tokens: u32,
-        policy: Box<dyn Policy>,
-        record_events: bool,
-    ) -> Result<Self> {
+    pub fn new(components: Vec<Component>, settings: Settings) -> Result<Self> {
+        let Settings { page_tokens, policy, record_events, tier } = settings;
         if page_tokens < 1 {
             return Err(Error::config(format!("page_tokens is {page_tokens}, it must be at least 1")));
         }
@@ -105,6 +117,7 @@ impl Tree {
             page_tokens,
             policy,
             record_events,
+            tier,
             nodes: Arena::new(),
             leases: Arena::new(),
             children: ChildIndex::default(),
@@ -112,7 +125,8 @@ impl Tree {
             roots: HashMap::default(),
             namespaces: HashMap::default(),
             page_keys: HashMap::default(),
-            device: Layer { holdings: Vec::new(), pools },
+            holdings: Vec::new(),
+            pools,
             events: Vec::new(),
             path_pages: 0,
             clock: 0,
@@ -150,7 +164,7 @@ impl Tree {
     #[must_use]
     pub fn stats(&self) -> TreeStats {
         let pool = |pool: &Pool| PoolStats {
-            tier: Tier::Device,
+            tier: self.tier,
             held_pages: pool.counters.held,
             leased_pages: pool.counters.leased,
             dead_pages: pool.counters.dead,
@@ -159,7 +173,7 @@ impl Tree {
             nodes: self.nodes.len(),
             leases: self.leases.len(),
             path_pages: self.path_pages,
-            pools: self.device.pools.iter().map(pool).collect(),
+            pools: self.pools.iter().map(pool).collect(),
         }
     }
 
@@ -187,15 +201,15 @@ impl Tree {
         self.rule(component).prefix_closed()
     }
 
-    /// What a component holds of a node on the device.
+    /// What a component holds of a node.
     #[inline]
     pub(crate) fn holding(&self, node: NodeId, component: usize) -> &Holding {
-        &self.device.holdings[node.index() * self.components.len() + component]
+        &self.holdings[node.index() * self.components.len() + component]
     }
 
     #[inline]
     pub(crate) fn holding_mut(&mut self, node: NodeId, component: usize) -> &mut Holding {
-        &mut self.device.holdings[node.index() * self.components.len() + component]
+        &mut self.holdings[node.index() * self.components.len() + component]
     }
 
     /// Node of a handle.
@@ -244,8 +258,8 @@ impl Tree {
         self.born += 1;
         let node = self.nodes.insert(Node::new(self.born, root, parent, start));
         let holdings = (node.index() + 1) * self.components.len();
-        if self.device.holdings.len() < holdings {
-            self.device.holdings.resize_with(holdings, Holding::new);
+        if self.holdings.len() < holdings {
+            self.holdings.resize_with(holdings, Holding::new);
         }
         node
     }

@@ -44,7 +44,7 @@ impl Tree {
     /// Moves a holding's candidate, if it has one, to where its usage belongs.
     fn move_candidate(&mut self, node: NodeId, component: usize) {
         let usage = self.holding(node, component).usage;
-        let candidates = &mut self.device.pools[component].candidates;
+        let candidates = &mut self.pools[component].candidates;
         if let Some(mut key) = candidates.key(node) {
             (key.rank, key.tick) = (usage.rank, usage.last_tick);
             candidates.set(node, key);

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use graftline_core::policy::Lru;
-use graftline_core::{Component, GivenRun, Handle, Lease, Namespace, Rule, Tree};
+use graftline_core::{Component, GivenRun, Handle, Lease, Namespace, Rule, Settings, Tree};
 use proptest::prelude::*;
 
 const PAGE: usize = 2;
@@ -86,7 +85,8 @@ impl Both {
     fn new(rules: &[Rule]) -> Self {
         let component = |(index, &rule): (usize, &Rule)| Component { name: format!("c{index}"), rule };
         let components = rules.iter().enumerate().map(component).collect();
-        let tree = Tree::new(components, PAGE as u32, Box::new(Lru), true).expect("good settings");
+        let settings = Settings { page_tokens: PAGE as u32, record_events: true, ..Settings::default() };
+        let tree = Tree::new(components, settings).expect("good settings");
         let model = Model { rules: rules.to_vec(), ..Model::default() };
         Self { tree, model, space: Namespace::default(), next_slot: 0 }
     }

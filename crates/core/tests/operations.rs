@@ -1,11 +1,14 @@
 //! Worked examples, as `dump` tells them.
 
 use graftline_core::policy::{Lru, Policy, Usage};
-use graftline_core::{Component, Error, EventKind, GivenRun, Handle, Lease, Namespace, Reason, Rule, Tree};
+use graftline_core::{
+    Component, Error, EventKind, GivenRun, Handle, Lease, Namespace, Reason, Rule, Settings, Tree,
+};
 
 fn tree_with(rules: &[(&str, Rule)], policy: Box<dyn Policy>) -> Tree {
     let components = rules.iter().map(|&(name, rule)| Component { name: name.to_owned(), rule }).collect();
-    Tree::new(components, 1, policy, true).expect("good settings")
+    let settings = Settings { policy, record_events: true, ..Settings::default() };
+    Tree::new(components, settings).expect("good settings")
 }
 
 fn tree(rules: &[(&str, Rule)]) -> Tree {
@@ -191,7 +194,7 @@ fn settings_that_cannot_work_are_refused() {
         [(vec![], 1), (vec![component("a"), component("a")], 1), (vec![component("a")], 0)]
     {
         assert!(matches!(
-            Tree::new(components, page_tokens, Box::new(Lru), false),
+            Tree::new(components, Settings { page_tokens, ..Settings::default() }),
             Err(Error::Config { .. })
         ));
     }

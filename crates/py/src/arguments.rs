@@ -1,6 +1,6 @@
 //! Arguments from Python: namespaces, handles, the values of an insertion.
 
-use graftline_core::{GivenRun, Handle, Namespace};
+use graftline_core::{GivenRun, Handle, KnownPath, Namespace};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -28,6 +28,14 @@ pub(crate) fn match_place(found: &Bound<'_, PyAny>) -> PyResult<(u64, Handle)> {
     let boundary_tokens = found.getattr(intern!(py, "boundary_tokens"))?.extract()?;
     let node: u64 = found.getattr(intern!(py, "node"))?.extract()?;
     Ok((boundary_tokens, Handle::from_bits(node)))
+}
+
+/// The known path of a match.
+pub(crate) fn known_path(found: &Bound<'_, PyAny>) -> PyResult<KnownPath> {
+    let py = found.py();
+    let tokens = found.getattr(intern!(py, "path_tokens"))?.extract()?;
+    let node: u64 = found.getattr(intern!(py, "path_node"))?.extract()?;
+    Ok(KnownPath { tokens, node: Handle::from_bits(node) })
 }
 
 /// Values of an insertion: component name to runs of pages.

@@ -58,6 +58,7 @@ impl<'py> Names<'_, 'py> {
             found.reason,
             found.branch_tokens,
             found.node.to_bits(),
+            found.path_node.to_bits(),
         )
     }
 
@@ -82,9 +83,17 @@ impl<'py> Names<'_, 'py> {
         let py = self.0.py();
         let named = PyDict::new(py);
         for (component, runs) in pieces.iter().enumerate().filter(|(_, runs)| !runs.is_empty()) {
-            let runs: PyResult<Vec<_>> =
-                runs.iter().map(|run| held(py, run.first_page, array(py, &run.slots)?)).collect();
-            named.set_item(self.at(component)?, PyTuple::new(py, runs?)?)?;
+            named.set_item(self.at(component)?, tuple(py, runs)?)?;
+        }
+        Ok(named)
+    }
+
+    /// Pages by the component's name, every component.
+    pub(crate) fn holdings(&self, pieces: &[Vec<core::Piece>]) -> PyResult<Bound<'py, PyDict>> {
+        let py = self.0.py();
+        let named = PyDict::new(py);
+        for (component, runs) in pieces.iter().enumerate() {
+            named.set_item(self.at(component)?, tuple(py, runs)?)?;
         }
         Ok(named)
     }
@@ -153,6 +162,11 @@ impl<'py> Names<'_, 'py> {
         let class = CLASS.import(self.0.py(), "graftline.key", "Namespace")?;
         class.call1((model, *weight_epoch, adapter, salt))
     }
+}
+
+fn tuple<'py>(py: Python<'py>, runs: &[core::Piece]) -> PyResult<Bound<'py, PyTuple>> {
+    let runs = runs.iter().map(|run| held(py, run.first_page, array(py, &run.slots)?));
+    PyTuple::new(py, runs.collect::<PyResult<Vec<_>>>()?)
 }
 
 /// A `Held`; the array becomes its own.

@@ -7,7 +7,7 @@ use graftline_core as core;
 use graftline_core::policy::{Lru, Policy};
 use parking_lot::RwLock;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::arguments;
 use crate::buffers::Tokens;
@@ -69,22 +69,32 @@ fn policy_of(py: Python<'_>, name: &str) -> PyResult<Box<dyn Policy>> {
     }
 }
 
+fn tier_of(py: Python<'_>, tier: u8) -> PyResult<core::Tier> {
+    let tiers = [core::Tier::Device, core::Tier::Host, core::Tier::Store];
+    let found = tiers.into_iter().find(|&known| known as u8 == tier);
+    found.ok_or_else(|| config_error(py, &format!("no tier has the number {tier}")))
+}
+
 #[pymethods]
 impl Tree {
     #[new]
+    #[pyo3(signature = (components, page_tokens, policy, record_events, tier=0))]
     fn new(
         py: Python<'_>,
         components: Vec<(String, String, u64)>,
         page_tokens: u32,
         policy: &str,
         record_events: bool,
+        tier: u8,
     ) -> PyResult<Self> {
         let names = PyTuple::new(py, components.iter().map(|(name, _, _)| name))?.unbind();
         let components: PyResult<Vec<core::Component>> = components
             .into_iter()
             .map(|(name, kind, tokens)| Ok(core::Component { name, rule: rule_of(py, &kind, tokens)? }))
             .collect();
-        let tree = core::Tree::new(components?, page_tokens, policy_of(py, policy)?, record_events);
+        let tier = tier_of(py, tier)?;
+        let settings = core::Settings { page_tokens, policy: policy_of(py, policy)?, record_events, tier };
+        let tree = core::Tree::new(components?, settings);
         Ok(Self { tree: RwLock::new(tree.map_err(|error| raised(py, &error))?), names })
     }
 
@@ -116,6 +126,30 @@ impl Tree {
         let (boundary_tokens, node) = arguments::match_place(r#match)?;
         let lease = self.write(py, false, |tree| tree.lease(&namespace, boundary_tokens, node));
         self.names(py).lease(lease.map_err(|error| raised(py, &error))?)
+    }
+
+    fn claim<'py>(
+        &self,
+        py: Python<'py>,
+        r#match: &Bound<'py, PyAny>,
+        boundary_tokens: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let namespace = arguments::namespace(&r#match.getattr(pyo3::intern!(py, "namespace"))?)?;
+        let path = arguments::known_path(r#match)?;
+        let lease = self.write(py, false, |tree| tree.claim(&namespace, path, boundary_tokens));
+        self.names(py).lease(lease.map_err(|error| raised(py, &error))?)
+    }
+
+    fn holdings<'py>(
+        &self,
+        py: Python<'py>,
+        r#match: &Bound<'py, PyAny>,
+        boundary_tokens: i64,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let path = arguments::known_path(r#match)?;
+        let long = path.tokens >= LONG_TOKENS as u64;
+        let runs = self.read(py, long, |tree| tree.holdings(path, boundary_tokens));
+        self.names(py).holdings(&runs.map_err(|error| raised(py, &error))?)
     }
 
     fn release(&self, py: Python<'_>, lease: &Bound<'_, PyAny>) -> PyResult<()> {

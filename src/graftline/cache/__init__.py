@@ -1,6 +1,9 @@
 """The facade that engines embed: it owns the slots and executes what the tree decides."""
 
-from graftline.cache.prefix_cache import PoolUse, PrefixCache
+from graftline.cache.level import PoolUse
+from graftline.cache.load import Load
+from graftline.cache.lower import HostConfig, host_slots
+from graftline.cache.prefix_cache import PrefixCache
 from graftline.cache.request import CachedRequest
 
-__all__ = ["CachedRequest", "PoolUse", "PrefixCache"]
+__all__ = ["CachedRequest", "HostConfig", "Load", "PoolUse", "PrefixCache", "host_slots"]

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, Window
 from graftline.errors import ConfigError
+from graftline.plan import Tier
 from graftline.policies import EvictionPolicy, Lru
 from graftline.tree import PythonCore, TreeCore
 
@@ -27,6 +28,7 @@ def make_core(
     page_tokens: int,
     policy: EvictionPolicy | None = None,
     record_events: bool = False,
+    tier: Tier = Tier.DEVICE,
 ) -> TreeCore:
     """A tree core.
 
@@ -42,13 +44,15 @@ def make_core(
     if name == "auto":
         name = "rust" if has_rust() and suits_rust(specs, policy) else "python"
     if name == "python":
-        return PythonCore(specs, page_tokens=page_tokens, policy=policy, record_events=record_events)
+        return PythonCore(
+            specs, page_tokens=page_tokens, policy=policy, record_events=record_events, tier=tier
+        )
     if not has_rust():
         raise ConfigError(
             "the Rust core is not installed", hint="install graftline with a Rust toolchain, or core='python'"
         )
     rust: type[TreeCore] = import_module("graftline.tree.rust").RustCore
-    return rust(specs, page_tokens=page_tokens, policy=policy, record_events=record_events)  # type: ignore[call-arg]
+    return rust(specs, page_tokens=page_tokens, policy=policy, record_events=record_events, tier=tier)  # type: ignore[call-arg]
 
 
 def suits_rust(specs: Sequence[ComponentSpec], policy: EvictionPolicy | None) -> bool:

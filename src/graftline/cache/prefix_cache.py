@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 
 from graftline.cache.cores import make_core
+from graftline.cache.level import Level, PoolUse
+from graftline.cache.load import Load
+from graftline.cache.lower import HostConfig, LowerTiers
 from graftline.cache.request import CachedRequest
 from graftline.cache.slots import SlotLedger
 from graftline.components import ComponentSpec
-from graftline.errors import CapacityError, ConfigError, IntegrityError
+from graftline.errors import CapacityError, ConfigError
 from graftline.key import Namespace, TokensLike, as_tokens
-from graftline.plan import Event, Freed, Slots
+from graftline.plan import Event, Freed, Slots, Tier
 from graftline.policies import EvictionPolicy
 from graftline.tiers import ValuePool
 from graftline.tree import TreeCore
 
 
-@dataclass(frozen=True, slots=True)
-class PoolUse:
-    """Slots of one pool: `free + held + private == capacity` (rule C-1); `held` includes `leased`."""
-
-    component: str
-    capacity: int
-    free: int
-    held: int
-    leased: int
-    private: int
+def nobody() -> None:
+    """Wakes nobody."""
 
 
 class PrefixCache:
@@ -38,10 +33,12 @@ class PrefixCache:
         components: the model's components; the order is that of every report.
         page_tokens: tokens a page.
         pools: component name to its values, for copying checkpoints; a component that holds states
-            needs one, others need none.
+            needs one, others need none. With a host tier every component needs a `RowPool`.
         core: which tree core keeps the books: `auto`, `python` or `rust`.
         policy: order of eviction; least recently used by default.
         record_events: whether `take_events` has something to give.
+        host: the tier of host memory; none by default.
+        wake: called from another thread when a copy has ended and `pump` has something to do; must not block.
 
     Raises:
         ConfigError: an unknown core, or a component with states but without a pool.
@@ -56,20 +53,49 @@ class PrefixCache:
         core: str = "auto",
         policy: EvictionPolicy | None = None,
         record_events: bool = False,
+        host: HostConfig | None = None,
+        wake: Callable[[], None] = nobody,
     ) -> None:
-        self.pools = dict(pools or {})
+        pools = dict(pools or {})
         for spec in components:
-            if spec.rule.holds_state and spec.name not in self.pools:
+            if spec.rule.holds_state and spec.name not in pools:
                 raise ConfigError(f"component '{spec.name}' holds states and needs a pool to copy them in")
-        self.core: TreeCore = make_core(
-            core, components, page_tokens=page_tokens, policy=policy, record_events=record_events
-        )
+
+        def new_core(specs: Sequence[ComponentSpec], tier: Tier) -> TreeCore:
+            return make_core(
+                core, specs, page_tokens=page_tokens, policy=policy, record_events=record_events, tier=tier
+            )
+
+        slots = {spec.name: spec.slots for spec in components}
+        self.device = Level(Tier.DEVICE, new_core(components, Tier.DEVICE), slots, pools)
+        self.lower = None if host is None else LowerTiers(self.device, host, new_core, wake)
         self.components = tuple(components)
         self.page_tokens = page_tokens
-        self.ledgers = {spec.name: SlotLedger(spec.name, spec.slots) for spec in components}
-        self.evicted_slots = {spec.name: 0 for spec in components}
         self.skipped_checkpoints = 0
         self.open_requests = 0
+        self._requests = itertools.count(1)
+
+    # -- the device's books ----------------------------------------------------------------------------
+
+    @property
+    def core(self) -> TreeCore:
+        """The tree of the device tier."""
+        return self.device.core
+
+    @property
+    def ledgers(self) -> dict[str, SlotLedger]:
+        """Owners of the device's slots."""
+        return self.device.ledgers
+
+    @property
+    def pools(self) -> dict[str, ValuePool]:
+        """Values on the device."""
+        return self.device.pools
+
+    @property
+    def evicted_slots(self) -> dict[str, int]:
+        """Slots evicted from the device, by component."""
+        return self.device.evicted_slots
 
     def begin(
         self,
@@ -100,51 +126,71 @@ class PrefixCache:
         for mark in marks:
             if not 0 <= mark <= len(key):
                 raise ConfigError(f"mark {mark} is outside the prompt of {len(key)} tokens")
-        return CachedRequest(self, key, namespace or Namespace(), use_cache, marks)
+        return CachedRequest(self, next(self._requests), key, namespace or Namespace(), use_cache, marks)
+
+    def load(self, tokens: TokensLike, *, namespace: Namespace | None = None) -> Load | None:
+        """Starts to bring up what a prompt can reuse of the host tier, before `begin`.
+
+        None when there is nothing to bring up, when it would cost more than computing, or when there is no
+        room. The load is `done` after some `pump`; then `begin` the request and `release` the load.
+        """
+        if self.lower is None:
+            return None
+        key = as_tokens(tokens)
+        whole = max(0, len(key) - 1) // self.page_tokens * self.page_tokens
+        return self.lower.load(namespace or Namespace(), key[:whole])
+
+    def pump(self) -> None:
+        """Ends the copies between tiers that are done, and starts those that wait. Never blocks."""
+        if self.lower is not None:
+            self.lower.pump()
+
+    def close(self) -> None:
+        """Ends the copy threads; what waits to be copied is given up. The device's tier stays usable."""
+        if self.lower is not None:
+            self.lower.close()
 
     def allocate(self, component: str, count: int) -> Slots:
         """Takes slots for a request, evicting what must go.
 
+        What is being copied down cannot go; when it stands in the way, its copy is waited for.
+
         Raises:
             CapacityError: not enough slots are free or evictable; nothing was taken.
         """
-        ledger = self.ledgers[component]
-        if ledger.free < count:
-            self.settle(self.core.evict(component, count - ledger.free))
-        if ledger.free < count:
-            raise CapacityError(component, count, ledger.free)
-        return ledger.take(count)
+        if self.lower is not None and self.device.ledgers[component].free < count:
+            self.lower.make_room()
+        try:
+            return self.device.allocate(component, count)
+        except CapacityError:
+            if self.lower is None or not self.lower.await_backups():
+                raise
+            return self.device.allocate(component, count)
 
     def settle(self, freed: Freed) -> None:
-        """Books slots that the tree let go."""
-        for name, slots in freed.slots.items():
-            self.ledgers[name].evict(slots)
-            self.evicted_slots[name] += len(slots)
+        """Books slots that the device's tree let go."""
+        self.device.settle(freed)
 
-    def clear(self) -> int:
-        """Frees everything that no request needs; returns how many slots."""
-        freed = self.core.clear()
-        self.settle(freed)
-        return sum(len(slots) for slots in freed.slots.values())
+    def clear(self, tier: Tier = Tier.DEVICE) -> int:
+        """Frees everything in a tier that no request needs; returns how many slots."""
+        if tier is Tier.DEVICE:
+            return self.device.clear()
+        if tier is Tier.HOST and self.lower is not None:
+            return self.lower.host.clear()
+        return 0
 
     def take_events(self) -> list[Event]:
-        """Events since the last call, oldest first."""
-        return self.core.take_events()
+        """Events since the last call, oldest first, those of the device before those of the host."""
+        events = self.core.take_events()
+        return events if self.lower is None else events + self.lower.host.core.take_events()
 
     def uses(self) -> tuple[PoolUse, ...]:
-        """Owners of every pool's slots. Cost: O(components)."""
-        leased = {pool.component: pool.leased_pages for pool in self.core.stats().pools}
-        return tuple(
-            PoolUse(name, ledger.capacity, ledger.free, ledger.held, leased[name], ledger.private)
-            for name, ledger in self.ledgers.items()
-        )
+        """Owners of every device pool's slots. Cost: O(components)."""
+        return self.device.uses()
 
     def check(self) -> None:
-        """Checks the tree and that no slot is lost or owned twice (rule C-1); walks everything."""
-        self.core.check()
-        held = {pool.component: pool.held_pages for pool in self.core.stats().pools}
-        for use in self.uses():
-            if use.free + use.held + use.private != use.capacity or use.held != held[use.component]:
-                raise IntegrityError("C-1", f"{use}, the tree counts {held[use.component]}")
-            if self.open_requests == 0 and (use.private or use.leased):
-                raise IntegrityError("C-2", f"no request is open, but {use}")
+        """Checks the trees and that no slot is lost or owned twice (rule C-1); walks everything."""
+        moving = self.lower is not None and self.lower.busy
+        self.device.check(idle=self.open_requests == 0 and not moving)
+        if self.lower is not None:
+            self.lower.host.check(idle=not moving)

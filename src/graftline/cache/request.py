@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graftline.cache.backup import Kept
 from graftline.cache.table import PageTable
 from graftline.errors import CapacityError, ConfigError, GraftlineError
 from graftline.key import Namespace, Tokens, TokensLike, as_tokens
@@ -36,6 +37,9 @@ class CachedRequest:
     """A request between `begin` and `finish` or `abort`.
 
     Attributes:
+        namespace: where its values are looked up and kept.
+        use_cache: whether it reuses and keeps anything.
+        prompt_tokens: tokens that it began with.
         match: what was found, and why not more.
         reused_tokens: tokens that need not be computed.
         computed_tokens: tokens whose values are in the request's pages and live states.
@@ -44,14 +48,18 @@ class CachedRequest:
     def __init__(
         self,
         cache: PrefixCache,
+        number: int,
         prompt: Tokens,
         namespace: Namespace,
         use_cache: bool,
         marks: Sequence[int],
     ) -> None:
         self._cache = cache
+        self._number = number
         self._page = cache.page_tokens
-        self._use_cache = use_cache
+        self.namespace = namespace
+        self.use_cache = use_cache
+        self.prompt_tokens = len(prompt)
         self._tokens = prompt.copy()
         self._count = len(prompt)
         self._paged = [spec for spec in cache.components if not spec.rule.holds_state]
@@ -74,6 +82,7 @@ class CachedRequest:
         except BaseException:
             self.abort()
             raise
+        self._tell_kept(self.reused_tokens)
 
     # -- what an engine reads ------------------------------------------------------------------------
 
@@ -95,6 +104,11 @@ class CachedRequest:
         """Where the prompt's computation must pause next, in tokens; the prompt's end at the latest."""
         return next((stop for stop in self._stops if stop > self.computed_tokens), self._count)
 
+    @property
+    def open(self) -> bool:
+        """Whether neither `finish` nor `abort` was called yet."""
+        return self._open
+
     # -- what an engine does -------------------------------------------------------------------------
 
     def append(self, tokens: TokensLike) -> None:
@@ -106,6 +120,31 @@ class CachedRequest:
             self._tokens = room
         self._tokens[self._count : self._count + len(new)] = new
         self._count += len(new)
+
+    def add_stop(self, boundary_tokens: int) -> None:
+        """Makes the prompt's computation pause and keep what is due at one more page boundary (rule C-5).
+
+        Raises:
+            ConfigError: not a page boundary of the prompt, or computed already.
+        """
+        self._require_open()
+        if boundary_tokens % self._page or not self.computed_tokens < boundary_tokens <= self.prompt_tokens:
+            raise ConfigError(
+                f"cannot stop at token {boundary_tokens}: it must be a multiple of {self._page} after"
+                f" {self.computed_tokens} and at most {self.prompt_tokens}"
+            )
+        self._stops = tuple(sorted({*self._stops, boundary_tokens}))
+
+    def share(self, boundary_tokens: int) -> None:
+        """Puts what is computed before a page boundary into the tree at once, for others to read (rule X-7).
+
+        For caches of prefix-closed components alone: others give back what a boundary needs as they go on.
+        """
+        self._require_open()
+        assert all(spec.rule.prefix_closed for spec in self._cache.components)
+        boundary = min(boundary_tokens, self.computed_tokens) // self._page * self._page
+        if self.use_cache and boundary > self._lease.boundary_tokens:
+            self._keep(boundary)
 
     def grow(self, to_tokens: int) -> None:
         """Makes sure that tokens up to `to_tokens` have places to be written to (rule C-4).
@@ -136,7 +175,7 @@ class CachedRequest:
         if to_tokens > self.next_stop():
             raise ConfigError(f"token {to_tokens} is past the stop at {self.next_stop()}")
         self.computed_tokens = to_tokens
-        if to_tokens % self._page == 0 and self._use_cache:
+        if to_tokens % self._page == 0 and self.use_cache:
             if to_tokens in self._stops:
                 self._copy_states()
                 self._keep(to_tokens)
@@ -149,7 +188,7 @@ class CachedRequest:
         self._require_open()
         boundary = self.computed_tokens // self._page * self._page
         try:
-            if self._use_cache and boundary > self._lease.boundary_tokens:
+            if self.use_cache and boundary > self._lease.boundary_tokens:
                 if self._kept_boundary == boundary:
                     self._leaving, self._kept = self._kept, {}
                 self._keep(boundary)
@@ -244,6 +283,12 @@ class CachedRequest:
         self._take_over(start, end)
         names = [spec.name for spec in self._stateful]
         self._cache.core.release_components(self._lease, names)
+        self._tell_kept(boundary)
+
+    def _tell_kept(self, boundary: int) -> None:
+        """Tells the tiers below of a boundary that is reused or kept (rule H-5)."""
+        if boundary and self._cache.lower is not None:
+            self._cache.lower.kept(Kept(self.namespace, self._tokens[:boundary].copy(), self._number))
 
     def _hand_over(self, adopted: Mapping[str, Sequence[Held]]) -> None:
         """Books what the tree adopted; a state that it already had is given back."""

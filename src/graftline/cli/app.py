@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cyclopts import App
 
 from graftline import __version__
-from graftline.cli import chat, config, env, make_model, replay, serve
+from graftline.cli import chat, config, env, explain, make_model, plan, replay, serve
 from graftline.cli.output import note
 from graftline.cli.sources import environment, from_file, origins
 from graftline.errors import ConfigError, GraftlineError
@@ -27,6 +27,8 @@ app.command(serve.serve, help_epilogue=serve.EXAMPLES)
 app.command(chat.chat, help_epilogue=chat.EXAMPLES)
 app.command(make_model.make_model, help_epilogue=make_model.EXAMPLES)
 app.command(replay.replay, help_epilogue=replay.EXAMPLES)
+app.command(plan.plan, help_epilogue=plan.EXAMPLES)
+app.command(explain.explain, help_epilogue=explain.EXAMPLES)
 app.command(config.config)
 app.command(env.env)
 

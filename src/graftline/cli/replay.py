@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json as json_module
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,15 +12,13 @@ from cyclopts import Parameter
 
 from graftline.cli.options import Json, Slots
 from graftline.cli.output import data, note
-from graftline.errors import ConfigError
+from graftline.cli.traces import READING, Reading, note_empty, progress_bars
 from graftline.replay.compositions import parse_composition
 from graftline.replay.cost import CostModel
-from graftline.replay.formats import FileTrace
 from graftline.replay.loops import Arrivals, Clients
-from graftline.replay.report import MissingExtraError, as_json, save_json, tables
-from graftline.replay.simulate import DEFAULT_CHUNK_TOKENS, Progress
-from graftline.replay.sweep import Loop, Start, SweepPlan, SweepResult, sweep, unseen
-from graftline.replay.tokens import PagedTrace
+from graftline.replay.report import as_json, save_json, tables
+from graftline.replay.simulate import DEFAULT_CHUNK_TOKENS
+from graftline.replay.sweep import Loop, SweepPlan, SweepResult, sweep
 
 EXAMPLES = """Examples:
 
@@ -34,22 +30,7 @@ EXAMPLES = """Examples:
 A trace has one JSON object a line: Mooncake's hash_ids, runs of block ids, token ids, or requests as sent
 to an OpenAI-compatible server. Capacities are percent of what an endless cache would hold."""
 
-Switch = Annotated[bool, Parameter(negative=())]
 Several = Annotated[tuple[str, ...], Parameter(negative=())]
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How the trace is read."""
-
-    format: str = "auto"
-    """mooncake, runs, tokens, openai, sessions, session-runs, parts, lengths; auto asks the first line."""
-    limit: int = 0
-    """Stop after so many requests; 0 for all."""
-    page_size: int = 0
-    """Tokens a page; 0 takes the trace's block, or 16 for text and token ids."""
-    unnamed_answers: Switch = False
-    """Let answers take pages even where the trace does not name their content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +83,7 @@ class Shown:
     """Draw plots into this folder."""
 
 
-READING, CACHED, PACE, SHOWN = Reading(), Cached(), Pace(), Shown()
+CACHED, PACE, SHOWN = Cached(), Pace(), Shown()
 
 
 def replay(
@@ -119,15 +100,11 @@ def replay(
     Args:
         trace: JSON lines, plain or gzipped.
     """
-    if reading.limit < 0:
-        raise ConfigError(f"--limit is {reading.limit}, it must not be negative")
     plans = [_plan(text, cached, pace) for text in cached.components]
-    source = FileTrace(trace, reading.format, requests_max=reading.limit)
-    paged = PagedTrace(source, reading.page_size, unnamed_answers=reading.unnamed_answers)
-    with _progress() as progress:
+    paged = reading.open(trace)
+    with progress_bars() as progress:
         results = [sweep(paged, plan, progress) for plan in plans]
-    if source.empty_prompts:
-        note(f"left out {source.empty_prompts:,} requests without a token")
+    note_empty(paged)
     _show(results, shown, as_json_text=json)
     return 0
 
@@ -173,27 +150,3 @@ def _show(results: list[SweepResult], shown: Shown, *, as_json_text: bool) -> No
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     for table in made:
         console.print(table)
-
-
-@contextmanager
-def _progress() -> Iterator[Start]:
-    """A bar on stderr, a line a run; nothing where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield unseen
-        return
-    try:
-        from rich.console import Console  # noqa: PLC0415  an extra
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-        from rich.progress import Progress as Bars  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError("rich", "cli") from error
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-
-        def start(name: str, requests: int) -> Progress:
-            for task in bars.task_ids:
-                bars.stop_task(task)
-            task = bars.add_task(name, total=requests or None)
-            return lambda count: bars.advance(task, count)
-
-        yield start

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from graftline.key import Tokens
+from graftline.plan import Tier
+from graftline.tiers.worth import BreakEven
 
 FinishReason = Literal["stop", "length", "abort", "error"]
+PrefetchPolicy = Literal["best_effort", "wait", "timeout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,10 @@ class ReuseReport:
 
     All counts are in tokens of the prompt. `reused_tokens` is what was not computed; `matched_tokens`
     is how much of the prompt the tree knew; `lost_tokens = matched_tokens - reused_tokens`.
-    `boundaries` gives each component's own deepest valid boundary.
+    `boundaries` gives each component's own deepest valid boundary. `coalesced_tokens` are those of
+    `reused_tokens` that another request computed while this one waited for it (rule X-7). `host_tokens` and
+    `store_tokens` are those that came up from the tiers below, in `restored_ms` (rule X-8); the rest of
+    `reused_tokens` was on the device.
     """
 
     prompt_tokens: int
@@ -56,6 +62,15 @@ class ReuseReport:
     lost_tokens: int = 0
     reason: str = ""
     boundaries: Mapping[str, int] = field(default_factory=dict)
+    coalesced_tokens: int = 0
+    host_tokens: int = 0
+    store_tokens: int = 0
+    restored_ms: float = 0.0
+
+    @property
+    def device_tokens(self) -> int:
+        """Reused tokens that were on the device."""
+        return self.reused_tokens - self.host_tokens - self.store_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +86,7 @@ class GenerationRequest:
         priority: larger runs first.
         use_cache: False computes the whole prompt and keeps nothing of it.
         marks: places in the prompt where other prompts are expected to leave it (rule C-5).
+        prefetch_policy, prefetch_timeout_s: in place of the engine's; None takes those.
     """
 
     tokens: Tokens
@@ -81,6 +97,8 @@ class GenerationRequest:
     priority: int = 0
     use_cache: bool = True
     marks: tuple[int, ...] = ()
+    prefetch_policy: PrefetchPolicy | None = None
+    prefetch_timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +136,13 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Counters since the start, and sizes now."""
+    """Counters since the start, and sizes now.
+
+    `host_tokens` and `store_tokens` are those of `reused_tokens` that came up from the tiers below.
+
+    `coalesced_requests` waited for another that computed the same prefix, and took over
+    `coalesced_tokens` from it (rule X-7).
+    """
 
     running: int
     waiting: int
@@ -132,11 +156,19 @@ class EngineStats:
     skipped_checkpoints: int
     evicted_slots: Mapping[str, int]
     pools: tuple[PoolUse, ...]
+    host_pools: tuple[PoolUse, ...] = ()
+    host_tokens: int = 0
+    store_tokens: int = 0
+    coalesced_requests: int = 0
+    coalesced_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What is served: fixed from the start."""
+    """What is served: fixed from the start.
+
+    `break_even` is None without a host tier; `stores` are URLs without passwords.
+    """
 
     model_type: str
     composition: str
@@ -148,6 +180,10 @@ class EngineInfo:
     device: str
     core: str
     pools: tuple[PoolUse, ...]
+    host_pools: tuple[PoolUse, ...] = ()
+    write_policy: str = "none"
+    stores: tuple[str, ...] = ()
+    break_even: BreakEven | None = None
 
 
 class Engine(Protocol):
@@ -180,8 +216,8 @@ class Engine(Protocol):
     def stats(self) -> EngineStats:
         """Counters and sizes, a consistent snapshot."""
 
-    def clear_cache(self) -> int:
-        """Frees everything that no running request needs; returns how many slots."""
+    def clear_cache(self, tier: Tier = Tier.DEVICE) -> int:
+        """Frees everything in a tier that no running request needs; returns how many slots."""
 
     def close(self) -> None:
         """Aborts what runs, ends the thread, frees the pools. May be called twice."""

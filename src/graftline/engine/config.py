@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
+from graftline.cache.lower import WritePolicy
+from graftline.engine.api import PrefetchPolicy
 from graftline.errors import ConfigError
+from graftline.tiers.worth import BreakEven
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +28,20 @@ class EngineConfig:
         device_bytes: bytes for all pools; 0 takes 80 % of what is free on CUDA, and 1 GiB on a CPU.
         slots: slots per component, in place of a share of `device_bytes`.
         prefix_cache: whether prompts reuse anything.
+        coalesce: whether a request waits for a running one that computes the same prefix (rule X-7).
         core: which tree core keeps the books: `auto`, `python` or `rust`.
         dtype: weights' type, or `auto` for the checkpoint's own.
         device: `cpu`, `cuda`, `cuda:1`, or `auto`.
+        host_bytes: bytes of host memory for what the device has no room for; 0 for none.
+        host_ratio: the same as a multiple of the device's pools, in place of `host_bytes`.
+        write_policy: when values go down to the host: `write_through` as they are kept, `write_back` when
+            the device runs short of room, `none` never.
+        write_uses: `write_through` takes a boundary down after this many uses; keeping it is the first.
+        stores: URLs of stores below the host, near ones first; they need a host tier.
+        prefetch_policy: what a request does while a store brings up a part of its prompt: `wait` for it,
+            `timeout` waits for `prefetch_timeout_s`, `best_effort` goes on when it is its turn.
+        prefetch_timeout_s: seconds for `timeout`.
+        break_even: speeds that tell when loading pays; None measures them at start.
         threads: CPU threads of torch; 0 takes torch's choice, but 1 on one or two cores.
     """
 
@@ -38,17 +54,26 @@ class EngineConfig:
     device_bytes: int = 0
     slots: Mapping[str, int] = field(default_factory=dict)
     prefix_cache: bool = True
+    coalesce: bool = True
     core: str = "auto"
     dtype: str = "auto"
     device: str = "auto"
+    host_bytes: int = 0
+    host_ratio: float = 0.0
+    write_policy: WritePolicy = "write_through"
+    write_uses: int = 1
+    stores: tuple[str, ...] = ()
+    prefetch_policy: PrefetchPolicy = "timeout"
+    prefetch_timeout_s: float = 2.0
+    break_even: BreakEven | None = None
     threads: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("page_tokens", "chunk_tokens", "max_running", "max_waiting"):
+        for name in ("page_tokens", "chunk_tokens", "max_running", "max_waiting", "write_uses"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, it must be at least 1")
-        for name in ("max_model_tokens", "device_bytes", "threads"):
-            if getattr(self, name) < 0:
+        for name in ("max_model_tokens", "device_bytes", "threads", "host_bytes", "host_ratio"):
+            if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}, it must not be negative")
         least = self.chunk_tokens + self.max_running
         if self.max_batched_tokens < least:
@@ -56,3 +81,32 @@ class EngineConfig:
                 f"max_batched_tokens is {self.max_batched_tokens}, it must be at least {least}",
                 hint="a whole chunk must fit beside one token of every running request",
             )
+        self._check_tiers()
+
+    @property
+    def has_host(self) -> bool:
+        """Whether there is a host tier."""
+        return bool(self.host_bytes or self.host_ratio)
+
+    def _check_tiers(self) -> None:
+        if self.host_bytes and self.host_ratio:
+            raise ConfigError("host_bytes and host_ratio are both set", hint="give one of them")
+        if self.stores and not self.has_host:
+            raise ConfigError(
+                f"the store {self.stores[0]} has no host memory above it",
+                hint="give host_bytes or host_ratio",
+            )
+        check_prefetch(self.prefetch_policy, self.prefetch_timeout_s)
+
+
+def check_prefetch(policy: str, timeout_s: float) -> None:
+    """What no request can do while a store is asked.
+
+    Raises:
+        ConfigError: an unknown policy, or a time that is not above 0.
+    """
+    if policy not in get_args(PrefetchPolicy):
+        choices = ", ".join(get_args(PrefetchPolicy))
+        raise ConfigError(f"unknown prefetch_policy '{policy}'", hint=f"choose one of {choices}")
+    if not 0 < timeout_s < math.inf:
+        raise ConfigError(f"prefetch_timeout_s is {timeout_s}, it must be above 0")

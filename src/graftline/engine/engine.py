@@ -29,11 +29,13 @@ from graftline.engine.batch import Row
 from graftline.engine.config import EngineConfig
 from graftline.engine.runner import Runner
 from graftline.engine.sampler import Sampled, check_sampling
-from graftline.engine.scheduler import Scheduler, Work
+from graftline.engine.scheduler import Scheduler
 from graftline.engine.sequence import Phase, Sequence
 from graftline.engine.sizes import slots_needed
+from graftline.engine.work import Work
 from graftline.errors import CapacityError, ConfigError, EngineClosedError
 from graftline.key import as_tokens
+from graftline.plan import Tier
 
 logger = logging.getLogger("graftline.engine")
 
@@ -49,10 +51,17 @@ class HybridEngine:
         config: sizes.
         info: what `info` shall say.
         fingerprint: identity of the model, for namespaces.
+        bell: what the cache rings when a copy between tiers has ended.
     """
 
     def __init__(
-        self, runner: Runner, cache: PrefixCache, config: EngineConfig, info: EngineInfo, fingerprint: str
+        self,
+        runner: Runner,
+        cache: PrefixCache,
+        config: EngineConfig,
+        info: EngineInfo,
+        fingerprint: str,
+        bell: threading.Event | None = None,
     ) -> None:
         self.info = info
         self.cache = cache
@@ -69,7 +78,8 @@ class HybridEngine:
         self._idents = 0
         self._closing = False
         self._broken: BaseException | None = None
-        self._changed = threading.Condition()
+        self._changed = threading.RLock()
+        self._bell = bell or threading.Event()
         self._thread = threading.Thread(target=self._run, name="graftline-engine", daemon=True)
         self._thread.start()
 
@@ -94,7 +104,7 @@ class HybridEngine:
             sequence = Sequence(self._idents, request, on_event, self._idents)
             self._sequences[sequence.ident] = sequence
             self._scheduler.add(sequence)
-            self._changed.notify_all()
+            self._bell.set()
             return sequence.ident
 
     def abort(self, request_id: int) -> None:
@@ -109,7 +119,7 @@ class HybridEngine:
         with self._changed:
             if request_id in self._sequences:
                 self._to_end.setdefault(request_id, reason)
-                self._changed.notify_all()
+                self._bell.set()
 
     def stats(self) -> EngineStats:
         """Counters and sizes, a consistent snapshot between two steps."""
@@ -127,18 +137,23 @@ class HybridEngine:
                 skipped_checkpoints=self.cache.skipped_checkpoints,
                 evicted_slots=dict(self.cache.evicted_slots),
                 pools=pool_uses(self.cache),
+                host_pools=pool_uses(self.cache, Tier.HOST),
+                host_tokens=self._counts["host"],
+                store_tokens=self._counts["store"],
+                coalesced_requests=self._counts["coalesced_requests"],
+                coalesced_tokens=self._counts["coalesced_tokens"],
             )
 
-    def clear_cache(self) -> int:
-        """Frees everything that no running request needs; returns how many slots."""
+    def clear_cache(self, tier: Tier = Tier.DEVICE) -> int:
+        """Frees everything in a tier that no running request needs; returns how many slots."""
         with self._changed:
-            return self.cache.clear()
+            return self.cache.clear(tier)
 
     def close(self) -> None:
         """Aborts what runs and ends the thread. May be called twice."""
         with self._changed:
             self._closing = True
-            self._changed.notify_all()
+            self._bell.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -157,25 +172,28 @@ class HybridEngine:
             with self._changed:
                 for sequence in list(self._sequences.values()):
                     self._end(sequence, "abort")
+                self.cache.close()
 
     def _turn(self) -> bool:
-        """One step; waits while there is nothing to do. False when the engine is to close."""
+        """One step; waits for the bell while there is nothing to do. False when the engine is to close."""
+        self._bell.clear()  # before looking: whatever comes after rings again
         with self._changed:
-            while not self._closing and not self._to_end and not self._sequences:
-                self._changed.wait()
             if self._closing:
                 return False
             self._end_early()
             plan = self._scheduler.plan()
             self._count_admissions()
-            if not plan:
-                self._fail_stuck()
-                return True
             rows = [self._row(work) for work in plan]
-        logits = self._runner.step(rows)
-        with self._changed:
-            for work, row_logits in zip(plan, logits, strict=True):
-                self._advance(work, row_logits)
+            idle = not plan and self._scheduler.idle
+            if not plan and not idle:
+                self._fail_stuck()
+        if idle:
+            self._bell.wait()
+        if rows:
+            logits = self._runner.step(rows)
+            with self._changed:
+                for work, row_logits in zip(plan, logits, strict=True):
+                    self._advance(work, row_logits)
         return True
 
     def _row(self, work: Work) -> Row:
@@ -217,6 +235,10 @@ class HybridEngine:
                 sequence.counted = True
                 self._counts["prompt"] += sequence.reuse.prompt_tokens
                 self._counts["reused"] += sequence.reuse.reused_tokens
+                self._counts["host"] += sequence.reuse.host_tokens
+                self._counts["store"] += sequence.reuse.store_tokens
+                self._counts["coalesced_tokens"] += sequence.reuse.coalesced_tokens
+                self._counts["coalesced_requests"] += sequence.reuse.coalesced_tokens > 0
                 if sequence.reuse.lost_tokens:
                     why = (sequence.reuse.limited_by, sequence.reuse.reason)
                     self._lost[why] += sequence.reuse.lost_tokens
@@ -229,8 +251,8 @@ class HybridEngine:
                 self._end(self._sequences[ident], reason)
 
     def _fail_stuck(self) -> None:
-        """Nothing runs and the first waiting request finds no room: it never will (rule X-6)."""
-        if self._scheduler.running or not self._scheduler.waiting:
+        """Nothing runs, nothing is on its way, and the first waiting request finds no room: it never will."""
+        if not self._scheduler.stuck:
             return
         sequence = self._scheduler.waiting[0]
         self._end(sequence, "error", "the pools cannot hold this request")
@@ -288,10 +310,14 @@ class HybridEngine:
         return replace(request, tokens=tokens.copy())
 
 
-def pool_uses(cache: PrefixCache) -> tuple[PoolUse, ...]:
-    """Owners of all slots, with the bytes of one slot."""
+def pool_uses(cache: PrefixCache, tier: Tier = Tier.DEVICE) -> tuple[PoolUse, ...]:
+    """Owners of all slots of a tier, with the bytes of one slot; nothing for a tier that is not there."""
     bytes_of = {spec.name: spec.slot_bytes for spec in cache.components}
+    if tier is Tier.DEVICE:
+        uses = cache.uses()
+    else:
+        uses = cache.lower.host.uses() if cache.lower is not None and tier is Tier.HOST else ()
     return tuple(
         PoolUse(u.component, u.capacity, u.free, u.held, u.leased, u.private, bytes_of[u.component])
-        for u in cache.uses()
+        for u in uses
     )

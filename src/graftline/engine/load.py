@@ -5,21 +5,24 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
 
-from graftline.cache import PrefixCache
+from graftline.cache import HostConfig, PrefixCache, host_slots
 from graftline.components import Chunk, ComponentSpec, ReuseRule, Window
 from graftline.engine.api import EngineInfo
 from graftline.engine.config import EngineConfig
 from graftline.engine.engine import HybridEngine, pool_uses
 from graftline.engine.layouts import ModelLayout, plan_layout
+from graftline.engine.measure import measure
 from graftline.engine.runner import Runner
 from graftline.engine.sizes import device_budget, longest_that_fits, share_out
 from graftline.errors import ConfigError
+from graftline.plan import Tier
 
 DEFAULT_MODEL_TOKENS = 8192
 
@@ -69,7 +72,16 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
     longest = longest_that_fits(counts, rules, config, page_tokens, longest)
     if longest < 2:
         raise ConfigError(f"slots {counts} cannot hold even two tokens", hint="give every pool more slots")
-    cache = PrefixCache(specs, page_tokens=page_tokens, pools=runner.pools, core=config.core)
+    bell = threading.Event()
+    host = host_tier(specs, runner, config)
+    cache = PrefixCache(
+        specs,
+        page_tokens=page_tokens,
+        pools=runner.pools,
+        core=config.core,
+        host=host,
+        wake=bell.set,
+    )
     info = EngineInfo(
         model_type=layout.model_type,
         composition=" + ".join(rule_text(plan.name, plan.rule) for plan in layout.components),
@@ -81,8 +93,25 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
         device=str(device),
         core=cache.core.name,
         pools=pool_uses(cache),
+        host_pools=pool_uses(cache, Tier.HOST),
+        write_policy=host.write_policy if host else "none",
+        break_even=host.worth if host else None,
     )
-    return HybridEngine(runner, cache, config, info, fingerprint)
+    return HybridEngine(runner, cache, config, info, fingerprint, bell)
+
+
+def host_tier(specs: Sequence[ComponentSpec], runner: Runner, config: EngineConfig) -> HostConfig | None:
+    """Host memory as it was asked for, pinned on CUDA; None for none."""
+    if not config.has_host:
+        return None
+    slots = host_slots(specs, host_bytes=config.host_bytes or None, ratio=config.host_ratio)
+    rows = {}
+    if runner.device.type == "cuda":
+        for spec in specs:
+            shape = (slots[spec.name], spec.slot_bytes)
+            rows[spec.name] = torch.empty(shape, dtype=torch.uint8, pin_memory=True).numpy()
+    worth = config.break_even or measure(runner, config.chunk_tokens)
+    return HostConfig(slots, config.write_policy, config.write_uses, worth=worth, rows=rows)
 
 
 def rule_text(name: str, rule: ReuseRule) -> str:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
+from graftline.engine.rows import CpuRows, CudaRows
 from graftline.errors import ConfigError
+from graftline.plan import Slots
+from graftline.tiers import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,10 @@ class ComponentPool:
 
     For an attention component a slot holds one page: `"3.key"` is `[slots, page_tokens, heads, dim]`.
     For `state` a slot holds one state of all layers. Tensors start as zeros.
+
+    Attributes:
+        slot_bytes: bytes of one slot in all tensors together.
+        layout: names, types and shapes of the tensors, in the order in which a row of bytes holds them.
     """
 
     def __init__(
@@ -43,6 +50,10 @@ class ComponentPool:
             key: torch.zeros((slots, *spec.shape), dtype=spec.dtype, device=device)
             for key, spec in specs.items()
         }
+        ordered = sorted(specs)
+        self.layout = ";".join(f"{key}:{specs[key].dtype}:{list(specs[key].shape)}" for key in ordered)
+        tensors = [self.tensors[key] for key in ordered]
+        self._rows = CudaRows(tensors) if torch.device(device).type == "cuda" else CpuRows(tensors)
 
     def copy(self, source: int, target: int) -> None:
         """Clone one slot onto another in every tensor, bit for bit."""
@@ -53,3 +64,14 @@ class ComponentPool:
         """Fill one slot with zeros in every tensor."""
         for tensor in self.tensors.values():
             tensor[slot].zero_()
+
+    def export_rows(self, slots: Slots, rows: Rows) -> None:
+        """Copy slots out as bytes: `rows[i]` gets all tensors of `slots[i]`; uint8, shape (n, slot_bytes).
+
+        May run on any thread while others use other slots. The bytes are in `rows` on return.
+        """
+        self._rows.export_rows(slots, rows)
+
+    def import_rows(self, slots: Slots, rows: Rows) -> None:
+        """Copy bytes that `export_rows` gave into slots, bit for bit; they are there on return."""
+        self._rows.import_rows(slots, rows)

@@ -8,30 +8,18 @@ everything back and waits again (rule X-5).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from graftline.cache import CachedRequest, PrefixCache
+from graftline.cache import CachedRequest, Load, PrefixCache
 from graftline.engine.api import ReuseReport
+from graftline.engine.coalesce import find_wait, shared_boundary
 from graftline.engine.config import EngineConfig
+from graftline.engine.restores import Restores
 from graftline.engine.sequence import Phase, Sequence
+from graftline.engine.work import StepPlan, Work
 from graftline.errors import CapacityError
-from graftline.key import Namespace
+from graftline.key import Namespace, Tokens
 from graftline.plan import Match
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Tokens `start .. end` of one sequence, to be computed in this step."""
-
-    sequence: Sequence
-    cached: CachedRequest
-    start: int
-    end: int
-
-    @property
-    def samples(self) -> bool:
-        """Whether the last token known is computed, so that the next one can be chosen."""
-        return self.end == len(self.cached.tokens)
 
 
 class Scheduler:
@@ -50,6 +38,23 @@ class Scheduler:
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.preemptions = 0
+        self.restores = Restores(cache)
+        self._made_room = False
+
+    @property
+    def idle(self) -> bool:
+        """After an empty plan: whether nothing can be planned before the bell rings."""
+        return not self.running and (not self.waiting or self._moving)
+
+    @property
+    def stuck(self) -> bool:
+        """After an empty plan: whether the first waiting sequence finds no room and never will (rule X-6)."""
+        return bool(self.waiting) and not (self.running or self._moving or self._made_room)
+
+    @property
+    def _moving(self) -> bool:
+        """Whether places are taken by what moves between tiers, for a while."""
+        return self.restores.busy or (self._cache.lower is not None and self._cache.lower.busy)
 
     def add(self, sequence: Sequence) -> None:
         """Queues a new sequence."""
@@ -58,62 +63,117 @@ class Scheduler:
 
     def plan(self) -> list[Work]:
         """Work for one step; every token of it has a place in the pools. Empty when nothing can run."""
-        budget = self._config.max_batched_tokens
+        self.restores.pump()
+        self._made_room = False
         preempted = self.preemptions
-        plan: dict[int, Work] = {}
+        plan = StepPlan(self._config.max_batched_tokens)
         decoding = [s for s in self.running if self._left(s) == 1]
         for sequence in decoding + [s for s in self.running if s not in decoding]:
-            budget = self._plan_one(sequence, plan, budget)
-        while self._may_admit(budget) and self.preemptions == preempted:
-            if not self._admit(self.waiting[0]):
+            self._plan_one(sequence, plan)
+        for sequence in list(self.waiting):
+            if not self._may_admit(plan) or self.preemptions != preempted:
+                break
+            if self._waits(sequence, plan) or not self._restored(sequence):
+                continue
+            if not self._admit(sequence):
                 break
             before = len(plan)
-            budget = self._plan_one(self.running[-1], plan, budget)
+            self._plan_one(sequence, plan)
             if len(plan) == before:
                 break
-        return [work for work in plan.values() if work.sequence.phase is Phase.RUNNING]
+        return list(plan)
 
     def end(self, sequence: Sequence, *, keep: bool) -> None:
         """Takes a sequence out, wherever it is; with `keep`, what it computed stays cached."""
         if sequence in self.waiting:
             self.waiting.remove(sequence)
+            self.restores.drop(sequence)
         if sequence in self.running:
             self._stop(sequence, keep=keep)
         sequence.phase = Phase.ENDED
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _may_admit(self, budget: int) -> bool:
-        return bool(self.waiting) and budget > 0 and len(self.running) < self._config.max_running
+    def _may_admit(self, plan: StepPlan) -> bool:
+        taken = len(self.running) + self.restores.under_way
+        return plan.budget_tokens > 0 and taken < self._config.max_running
+
+    def _restored(self, sequence: Sequence) -> bool:
+        """Whether a sequence need not wait for what comes up from the tiers below (rule X-8)."""
+        return not self._uses_cache(sequence) or self.restores.ready(sequence, self._namespace(sequence))
+
+    def _waits(self, sequence: Sequence, plan: StepPlan) -> bool:
+        """Whether a sequence waits for a running one that computes the same prefix (rule X-7)."""
+        if sequence.wait is not None and not sequence.wait.over:
+            return True
+        leaders = self._leaders(sequence)
+        if not leaders:
+            return False
+        namespace, tokens = self._namespace(sequence), sequence.tokens
+        cached_tokens = self._cache.core.match(namespace, tokens, len(tokens) - 1).boundary_tokens
+        wait = find_wait(tokens, cached_tokens, self._cache.page_tokens, leaders)
+        if wait is None or not sequence.may_wait(wait):
+            self._share(tokens, leaders)
+            return False
+        wait.leader.add_stop(wait.boundary_tokens)
+        plan.cut(leaders[wait.leader], wait.boundary_tokens)
+        sequence.begin_wait(wait)
+        return True
+
+    def _leaders(self, sequence: Sequence) -> dict[CachedRequest, Sequence]:
+        """Running sequences whose values a waiting one could take over."""
+        if not (self._config.coalesce and self._uses_cache(sequence)):
+            return {}
+        namespace = self._namespace(sequence)
+        return {
+            leader.cached: leader
+            for leader in self.running
+            if leader.cached is not None and leader.cached.use_cache and leader.cached.namespace == namespace
+        }
+
+    def _share(self, tokens: Tokens, leaders: Iterable[CachedRequest]) -> None:
+        """Running requests put what they have computed of a prompt into the tree, where that is enough."""
+        if not all(spec.rule.prefix_closed for spec in self._cache.components):
+            return
+        for leader in leaders:
+            leader.share(shared_boundary(tokens, leader, self._cache.page_tokens))
+
+    def _uses_cache(self, sequence: Sequence) -> bool:
+        return sequence.request.use_cache and self._config.prefix_cache
+
+    def _namespace(self, sequence: Sequence) -> Namespace:
+        request = sequence.request
+        return Namespace(self._model, adapter=request.adapter, salt=request.salt)
 
     def _left(self, sequence: Sequence) -> int:
         cached = sequence.cached
         return 0 if cached is None else len(cached.tokens) - cached.computed_tokens
 
-    def _plan_one(self, sequence: Sequence, plan: dict[int, Work], budget: int) -> int:
-        """Plans a sequence's next chunk if it fits whole; returns the budget left."""
+    def _plan_one(self, sequence: Sequence, plan: StepPlan) -> None:
+        """Plans a sequence's next chunk if it fits whole."""
         cached = sequence.cached
         if cached is None:  # preempted by one planned before
-            return budget
+            return
         start = cached.computed_tokens
         end = self._chunk_end(cached)
-        if end - start > budget or not self._make_room(sequence, cached, end, plan):
-            return budget
-        plan[sequence.ident] = Work(sequence, cached, start, end)
-        return budget - (end - start)
+        if end - start <= plan.budget_tokens and self._make_room(sequence, cached, end, plan):
+            plan.add(Work(sequence, cached, start, end))
 
     def _chunk_end(self, cached: CachedRequest) -> int:
         grid = self._config.chunk_tokens
         return min(cached.next_stop(), (cached.computed_tokens // grid + 1) * grid)
 
-    def _make_room(self, sequence: Sequence, cached: CachedRequest, end: int, plan: dict[int, Work]) -> bool:
+    def _make_room(self, sequence: Sequence, cached: CachedRequest, end: int, plan: StepPlan) -> bool:
         """Gets places for tokens up to `end`, preempting newer sequences if need be (rule X-5)."""
         while True:
             try:
                 cached.grow(end)
             except CapacityError:
+                if self.restores.make_room():
+                    self._made_room = True
+                    continue
                 newest = self.running[-1]
-                plan.pop(newest.ident, None)
+                plan.drop(newest)
                 self._preempt(newest)
                 if newest is sequence:
                     return False
@@ -135,15 +195,17 @@ class Scheduler:
             cached.abort()
 
     def _admit(self, sequence: Sequence) -> bool:
-        """Starts the first waiting sequence; False when even its live state finds no slot yet."""
+        """Starts a waiting sequence; False when even its live state finds no slot yet."""
         request = sequence.request
-        namespace = Namespace(self._model, adapter=request.adapter, salt=request.salt)
-        use_cache = request.use_cache and self._config.prefix_cache
         try:
             cached = self._cache.begin(
-                sequence.tokens, namespace=namespace, use_cache=use_cache, marks=request.marks
+                sequence.tokens,
+                namespace=self._namespace(sequence),
+                use_cache=self._uses_cache(sequence),
+                marks=request.marks,
             )
         except CapacityError:
+            self._made_room |= self.restores.make_room()
             return False
         if self.running and not self._fits(cached):
             cached.abort()
@@ -152,8 +214,10 @@ class Scheduler:
         self.running.append(sequence)
         sequence.cached = cached
         sequence.phase = Phase.RUNNING
+        coalesced_tokens = sequence.end_wait(cached.reused_tokens)
+        load = self.restores.begun(sequence)
         if sequence.reuse is None:
-            sequence.reuse = report(len(request.tokens), cached.match)
+            sequence.reuse = report(len(request.tokens), cached.match, coalesced_tokens, load)
         return True
 
     def _fits(self, cached: CachedRequest) -> bool:
@@ -171,8 +235,12 @@ class Scheduler:
         return True
 
 
-def report(prompt_tokens: int, match: Match) -> ReuseReport:
-    """What a request is told of its match (rule M-4)."""
+def report(prompt_tokens: int, match: Match, coalesced_tokens: int, load: Load | None) -> ReuseReport:
+    """What a request is told of its match (rules M-4, X-7, X-8)."""
+    loaded = 0
+    if load is not None and not load.failed:
+        before = load.boundary_tokens - load.gained_tokens
+        loaded = max(0, min(match.boundary_tokens, load.boundary_tokens) - before)
     return ReuseReport(
         prompt_tokens=prompt_tokens,
         matched_tokens=match.path_tokens,
@@ -181,4 +249,7 @@ def report(prompt_tokens: int, match: Match) -> ReuseReport:
         lost_tokens=match.lost_tokens,
         reason=match.reason,
         boundaries={vote.component: vote.boundary_tokens for vote in match.votes},
+        coalesced_tokens=coalesced_tokens,
+        host_tokens=loaded,
+        restored_ms=load.seconds * 1e3 if load is not None else 0.0,
     )

@@ -11,6 +11,7 @@ import torch
 
 from graftline.cache import CachedRequest
 from graftline.engine.api import FinishReason, GenerationRequest, ReuseReport, TokenEvent
+from graftline.engine.coalesce import Wait
 from graftline.engine.sampler import Sampled, Sampler
 from graftline.key import Tokens
 
@@ -34,6 +35,7 @@ class Sequence:
         cached: its hold on the cache; None while it waits.
         reuse: what the first admission reused.
         counted: whether that is in the engine's counters.
+        wait: the running request that it waits for, or waited for last (rule X-7).
         deaf: whether the caller's `on_event` has raised; it gets no more events.
     """
 
@@ -48,6 +50,9 @@ class Sequence:
         self.reuse: ReuseReport | None = None
         self.generated: list[int] = []
         self.counted = False
+        self.wait: Wait | None = None
+        self._cached_before_tokens: int | None = None
+        self._waited_tokens = 0
         self._sampler = Sampler(request.sampling)
         self._on_event = on_event
         self._reuse_told = False
@@ -64,6 +69,27 @@ class Sequence:
     def urgency(self) -> tuple[int, int]:
         """Order of admission: larger priority first, then the older one."""
         return (-self.request.priority, self.order)
+
+    def may_wait(self, wait: Wait) -> bool:
+        """Whether a wait leads on: only deeper than any that came to its end, so that waiting ends."""
+        return wait.boundary_tokens > self._waited_for_tokens()
+
+    def begin_wait(self, wait: Wait) -> None:
+        """Waits for a running request."""
+        self._waited_tokens = self._waited_for_tokens()
+        if self._cached_before_tokens is None:
+            self._cached_before_tokens = wait.cached_tokens
+        self.wait = wait
+
+    def end_wait(self, reused_tokens: int) -> int:
+        """Waits no longer; returns how many of the reused tokens the waiting has brought."""
+        before, self.wait = self._cached_before_tokens, None
+        return 0 if before is None else max(0, reused_tokens - before)
+
+    def _waited_for_tokens(self) -> int:
+        """Deepest boundary that was reached while this sequence waited for it."""
+        reached = self.wait.boundary_tokens if self.wait is not None and self.wait.reached else 0
+        return max(self._waited_tokens, reached)
 
     def choose(self, logits: torch.Tensor) -> Sampled:
         """Samples the next token."""

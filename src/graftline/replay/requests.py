@@ -52,6 +52,8 @@ class Requests(Protocol):
     """Requests that can be gone through again and again, always the same in the same order."""
 
     name: str
+    empty_prompts: int
+    """Requests without a token, left out of the last pass."""
 
     def __iter__(self) -> Iterator[ReplayRequest]:
         """From the first one."""

@@ -27,8 +27,16 @@ DEFAULT_CHUNK_TOKENS = 2048
 Progress = Callable[[int], None]
 
 
+Observer = Callable[[PagedRequest, Match | None], None]
+"""Told of each request in turn: what was found, or None when it was refused."""
+
+
 def no_progress(requests: int) -> None:
     """Tells nobody."""
+
+
+def unobserved(paged: PagedRequest, match: Match | None) -> None:
+    """Looks at nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class Setup:
         cost: how long things take.
         chunk_tokens: how much of a prompt is computed at once; matters to windows, whose pool must hold
             the window and one chunk.
+        slot_bytes: bytes of a slot, by component; for orders of eviction that weigh bytes.
     """
 
     composition: Composition
@@ -53,6 +62,7 @@ class Setup:
     core: str = "auto"
     cost: CostModel = field(default_factory=CostModel)
     chunk_tokens: int = DEFAULT_CHUNK_TOKENS
+    slot_bytes: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -104,10 +114,15 @@ class Replayer:
         tally: what was counted.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, *, record_events: bool = False) -> None:
         self.setup = setup
         specs = [
-            ComponentSpec(name, scaled(rule, setup.page_tokens), setup.slots[name])
+            ComponentSpec(
+                name,
+                scaled(rule, setup.page_tokens),
+                setup.slots[name],
+                slot_bytes=setup.slot_bytes.get(name, 0),
+            )
             for name, rule in setup.composition.rules
         ]
         self.cache = PrefixCache(
@@ -116,6 +131,7 @@ class Replayer:
             pools={spec.name: NoValues() for spec in specs if spec.rule.holds_state},
             core=setup.core,
             policy=POLICIES[setup.policy](),
+            record_events=record_events,
         )
         self.tally = Tally(setup.page_tokens, KEY_TOKENS)
         self._closed_slots = min((spec.slots for spec in specs if spec.rule.prefix_closed), default=None)
@@ -126,10 +142,14 @@ class Replayer:
     def arrive(self, paged: PagedRequest) -> bool:
         """Counts a request; False when it is refused, as the prefix-closed pools can never hold it."""
         self.tally.arrived(paged.request.turn, paged.request.prompt_tokens)
-        if self._closed_slots is None or paged.occupied_pages <= self._closed_slots:
+        if self.fits(paged):
             return True
         self.tally.refused += 1
         return False
+
+    def fits(self, paged: PagedRequest) -> bool:
+        """Whether the prefix-closed pools can hold a request at all."""
+        return self._closed_slots is None or paged.occupied_pages <= self._closed_slots
 
     def begin(self, paged: PagedRequest, *, beside_others: bool = False) -> CachedRequest:
         """Looks the prompt up and computes the rest of it.
@@ -204,17 +224,24 @@ class Replayer:
         return self.tally.figures(pools, self.cache.skipped_checkpoints, span_s, wall_s)
 
 
-def simulate(trace: Iterable[PagedRequest], setup: Setup, progress: Progress = no_progress) -> RunFigures:
+def simulate(
+    trace: Iterable[PagedRequest],
+    setup: Setup,
+    progress: Progress = no_progress,
+    observe: Observer = unobserved,
+) -> RunFigures:
     """Replays a trace one request at a time, in its order: what is reused depends on nothing but the cache.
 
     Args:
         trace: the requests.
         setup: what is replayed.
         progress: told how many requests were served since the last time.
+        observe: told what was found for each request.
     """
     started = time.perf_counter()
     replayer = Replayer(setup)
     for paged in trace:
+        match: Match | None = None
         if replayer.arrive(paged):
             match = replayer.serve(paged)
             request = paged.request
@@ -222,5 +249,6 @@ def simulate(trace: Iterable[PagedRequest], setup: Setup, progress: Progress = n
             replayer.tally.served(
                 request.turn, request.prompt_tokens, match, setup.cost.first_token_s(computed)
             )
+        observe(paged, match)
         progress(1)
     return replayer.figures(0.0, time.perf_counter() - started)

@@ -137,6 +137,26 @@ class SweepResult:
     points: tuple[SweepPoint, ...]
 
 
+def sized(trace: PagedTrace, plan: SweepPlan, progress: Start) -> dict[str, int]:
+    """The slots of a plan's first size; replays an endless cache when they are not given."""
+    if plan.slots:
+        return dict(plan.slots)
+    progress("reading", 0)
+    ahead = passages(trace)
+    page_tokens = trace.page_tokens
+    roomy = Setup(
+        plan.composition,
+        endless_slots(plan, ahead, page_tokens),
+        page_tokens,
+        core=plan.core,
+        chunk_tokens=plan.chunk_tokens,
+    )
+    endless = simulate(trace, roomy, progress("endless cache", ahead.requests))
+    held = {pool.component: pool.held_slots for pool in endless.pools}
+    _, slots = next(sizes(plan, held, page_tokens))
+    return slots
+
+
 def unseen(name: str, requests: int) -> Progress:  # noqa: ARG001
     """Shows nothing."""
     return no_progress

@@ -170,6 +170,11 @@ class PagedTrace:
         """Tokens a page; 0 before the first request was seen when the trace decides."""
         return self._pager.page_tokens
 
+    @property
+    def empty_prompts(self) -> int:
+        """Requests without a token that the last pass over the file left out."""
+        return self._requests.empty_prompts
+
     def __iter__(self) -> Iterator[PagedRequest]:
         """The requests, from the first one."""
         if self._kept is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graftline.tree.node import Node
-from graftline.tree.state import State, device
+from graftline.tree.state import State, holding_of
 
 
 def run_start(state: State, node: Node, component: int) -> int:
@@ -19,11 +19,11 @@ def run_start(state: State, node: Node, component: int) -> int:
     Looks no further back than the shallowest boundary of the node needs. Cost: O(nodes in the window).
     """
     enough = state.first_page(component, node.start + 1)
-    holding = device(node, component)
+    holding = holding_of(node, component)
     start = holding.first
     while start == node.start and start > enough and node.parent is not None:
         node = node.parent
-        holding = device(node, component)
+        holding = holding_of(node, component)
         if len(holding.slots) == 0 or holding.end != node.end:
             break
         start = holding.first
@@ -33,7 +33,7 @@ def run_start(state: State, node: Node, component: int) -> int:
 def deepest_for(state: State, node: Node, component: int, limit: int) -> int:
     """Deepest boundary at or below `limit` that one component accepts; `node.start` or less for none."""
     rule = state.specs[component].rule
-    holding = device(node, component)
+    holding = holding_of(node, component)
     best = rule.free_at_or_below(limit, state.page_tokens)
     top = min(limit, holding.end)
     if len(holding.slots) and top > max(best, holding.first):
@@ -61,7 +61,7 @@ def deepest_agreed(state: State, node: Node, components: Sequence[int], limit: i
 def shallowest_for(state: State, node: Node, component: int, least: int) -> int | None:
     """Shallowest boundary at or above `least`, inside the node, that one component accepts."""
     rule, page_tokens = state.specs[component].rule, state.page_tokens
-    holding = device(node, component)
+    holding = holding_of(node, component)
     free = rule.free_at_or_above(least, node.end, page_tokens)
     low, high = max(least, holding.first + 1), holding.end
     if len(holding.slots) == 0 or low > high:

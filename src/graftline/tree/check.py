@@ -8,7 +8,7 @@ from graftline.errors import IntegrityError
 from graftline.tree.boundaries import deepest_agreed, shallowest_agreed
 from graftline.tree.liveness import dead_pages, evictable, shallowest_below
 from graftline.tree.node import Node
-from graftline.tree.state import State, device, is_valid, path_up
+from graftline.tree.state import State, holding_of, is_valid, path_up
 
 
 def check(state: State) -> None:
@@ -43,7 +43,8 @@ def check_topology(state: State, node: Node) -> None:
     if node.parent.children.get(state.child_key(node.tokens)) is not node:
         raise broken("T-2", node, "is not found by its first page")
     holds = max(
-        (device(node, c).end for c in range(len(state.specs)) if len(device(node, c).slots)), default=0
+        (holding_of(node, c).end for c in range(len(state.specs)) if len(holding_of(node, c).slots)),
+        default=0,
     )
     if not node.children and not node.leases and holds < node.end:
         raise broken("T-4", node, "ends in pages of which nothing is held")
@@ -52,7 +53,7 @@ def check_topology(state: State, node: Node) -> None:
 def check_form(state: State, node: Node) -> None:
     """T-3, T-7: runs lie inside their node, prefix-closed components hold all of it."""
     for component, spec in enumerate(state.specs):
-        holding = device(node, component)
+        holding = holding_of(node, component)
         if len(holding.slots) and not node.start <= holding.first < holding.end <= node.end:
             raise broken("T-3", node, f"'{spec.name}' holds pages {holding.first}..{holding.end}")
         if state.closed(component) and len(holding.slots) != node.pages:
@@ -73,7 +74,7 @@ def check_boundaries(state: State, node: Node) -> None:
 def check_candidates(state: State, node: Node) -> None:
     """E-6: what may leave is a candidate, and nothing else is."""
     for component, spec in enumerate(state.specs):
-        holding = device(node, component)
+        holding = holding_of(node, component)
         pages = evictable(state, node, component)
         kind = 0 if pages.dead_head + pages.dead_tail else 1
         usage = holding.usage
@@ -100,7 +101,7 @@ def check_locks(state: State) -> None:
             (node.ident, component, first): count
             for node in state.nodes.values()
             for component in range(len(state.specs))
-            for first, count in device(node, component).locks.items()
+            for first, count in holding_of(node, component).locks.items()
         }
     )
     if kept != locks:
@@ -113,7 +114,7 @@ def check_locks(state: State) -> None:
 def check_slots(state: State) -> None:
     """T-8: a slot is held once."""
     for component, spec in enumerate(state.specs):
-        slots = Counter(int(s) for node in state.nodes.values() for s in device(node, component).slots)
+        slots = Counter(int(s) for node in state.nodes.values() for s in holding_of(node, component).slots)
         twice = [slot for slot, count in slots.items() if count > 1]
         if twice:
             raise IntegrityError("T-8", f"component '{spec.name}' holds slots {twice} twice")
@@ -124,7 +125,7 @@ def check_counters(state: State) -> None:
     for component, spec in enumerate(state.specs):
         held = leased = dead = valid = 0
         for node in state.nodes.values():
-            holding = device(node, component)
+            holding = holding_of(node, component)
             held += len(holding.slots)
             first = holding.lock_first()
             if first is not None:

@@ -10,6 +10,7 @@ from graftline.key import Namespace, TokensLike, as_tokens
 from graftline.plan import Event, Freed, Held, Insertion, Lease, Match, PoolStats, Tier, TreeStats
 from graftline.policies import EvictionPolicy, Lru
 from graftline.tree.check import check
+from graftline.tree.claim import claim, holdings
 from graftline.tree.dump import dump
 from graftline.tree.evict import clear, evict
 from graftline.tree.insert import insert
@@ -27,6 +28,7 @@ class PythonCore:
         page_tokens: tokens a page.
         policy: order of eviction; least recently used by default.
         record_events: whether `take_events` has something to give.
+        tier: where the values lie; only events and `stats` tell it.
 
     Raises:
         ConfigError: no component, two of one name, or a page of less than one token.
@@ -41,11 +43,12 @@ class PythonCore:
         page_tokens: int,
         policy: EvictionPolicy | None = None,
         record_events: bool = False,
+        tier: Tier = Tier.DEVICE,
     ) -> None:
         check_specs(specs, page_tokens)
         self.specs = tuple(specs)
         self.page_tokens = page_tokens
-        self._state = State(self.specs, page_tokens, policy or Lru(), record_events)
+        self._state = State(self.specs, page_tokens, policy or Lru(), record_events, tier)
 
     def match(self, namespace: Namespace, tokens: TokensLike, limit_tokens: int | None = None) -> Match:
         """Longest reusable prefix of `tokens`, at most `limit_tokens` long; changes nothing (rule M-1)."""
@@ -58,6 +61,14 @@ class PythonCore:
     def lease(self, match: Match) -> Lease:
         """Protects what the match's boundary needs, and counts a use (rules L-1, P-1)."""
         return lease(self._state, match)
+
+    def claim(self, match: Match, boundary_tokens: int) -> Lease:
+        """Protects what any boundary of the match's known path needs; counts no use (rule L-6)."""
+        return claim(self._state, match, boundary_tokens)
+
+    def holdings(self, match: Match, boundary_tokens: int) -> dict[str, tuple[Held, ...]]:
+        """What is held of the pages that a boundary needs; changes nothing (rule L-7)."""
+        return holdings(self._state, match, boundary_tokens)
 
     def release(self, lease: Lease) -> None:
         """Gives a lease back."""
@@ -97,7 +108,7 @@ class PythonCore:
         """Sizes, kept by counters (rule L-5)."""
         state = self._state
         pools = tuple(
-            PoolStats(spec.name, Tier.DEVICE, c.held, c.leased, c.dead)
+            PoolStats(spec.name, state.tier, c.held, c.leased, c.dead)
             for spec, c in zip(state.specs, state.counters, strict=True)
         )
         return TreeStats(len(state.nodes), len(state.leases), state.path_pages, pools)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 
-from graftline.plan import Tier
 from graftline.tree.node import Holding, Node
 from graftline.tree.state import State
 
@@ -33,7 +32,7 @@ def node_text(state: State, node: Node) -> str:
     if node.leases:
         text += f" leases {node.leases}"
     for index, spec in enumerate(state.specs):
-        text += holding_text(spec.name, node.holdings[Tier.DEVICE][index])
+        text += holding_text(spec.name, node.holdings[index])
     return text
 
 

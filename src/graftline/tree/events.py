@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graftline.key import Tokens, page_keys
-from graftline.plan import Event, Held, Tier
+from graftline.plan import Event, Held
 from graftline.tree.node import NO_TOKENS, Node
 from graftline.tree.state import State
 
@@ -47,7 +47,7 @@ def append(state: State, node: Node, component: int, what: tuple[str, int, int, 
         Event(
             kind=kind,
             component=state.specs[component].name,
-            tier=Tier.DEVICE,
+            tier=state.tier,
             namespace=node.namespace,
             first_page=first,
             page_keys=tuple(keys[begin : begin + count]),

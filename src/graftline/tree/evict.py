@@ -12,7 +12,7 @@ from graftline.tree.events import record_removed
 from graftline.tree.liveness import Evictable, evictable, reconsider, reconsider_below
 from graftline.tree.node import NO_SLOTS, Node
 from graftline.tree.split import prune
-from graftline.tree.state import State, device, is_valid
+from graftline.tree.state import State, holding_of, is_valid
 
 
 class Harvest:
@@ -86,7 +86,7 @@ def evict_dead(
     if head:
         drop_head(state, node, component, head, "dead", harvest)
     if tail:
-        drop_tail(state, node, component, device(node, component).end - tail, "dead", harvest)
+        drop_tail(state, node, component, holding_of(node, component).end - tail, "dead", harvest)
         reconsider(state, node)
     prune(state, node)
     return head + tail
@@ -101,7 +101,7 @@ def live_tail(state: State, node: Node) -> int:
     for component, spec in enumerate(state.specs):
         if spec.rule.free_at_or_above(node.start + 1, node.end, state.page_tokens) is not None:
             return span
-        if not len(device(node, component).slots):
+        if not len(holding_of(node, component).slots):
             return span
     return max(span, node.deepest - node.shallowest)
 
@@ -116,7 +116,7 @@ def live_head(state: State, node: Node, component: int, wanted: int) -> int:
     for spec in state.specs:
         if spec.rule.free_at_or_above(node.start + 1, node.end, state.page_tokens) is not None:
             return 1
-    holding = device(node, component)
+    holding = holding_of(node, component)
     if run_start(state, node, component) < holding.first:
         return 1
     page = holding.first
@@ -129,7 +129,7 @@ def live_head(state: State, node: Node, component: int, wanted: int) -> int:
 
 def drop_head(state: State, node: Node, component: int, count: int, reason: str, harvest: Harvest) -> None:
     """Takes the first pages of a run that is not prefix-closed."""
-    holding = device(node, component)
+    holding = holding_of(node, component)
     taken = holding.slots[:count]
     record_removed(state, node, component, holding.first, count, reason)
     holding.first, holding.slots = holding.first + count, holding.slots[count:]
@@ -143,7 +143,7 @@ def drop_tail(
     state: State, node: Node, component: int, from_page: int, reason: str, harvest: Harvest
 ) -> None:
     """Takes the pages of a run from `from_page` on; the caller reconsiders the node."""
-    holding = device(node, component)
+    holding = holding_of(node, component)
     kept = max(0, from_page - holding.first)
     taken = holding.slots[kept:][::-1]
     if not len(taken):
@@ -164,7 +164,7 @@ def drop_path(state: State, node: Node, from_page: int, reason: str, harvest: Ha
 
 def take(state: State, node: Node, component: int, slots: Slots, reason: str, harvest: Harvest) -> None:
     """Books slots that left a holding."""
-    device(node, component).lost = True
+    holding_of(node, component).lost = True
     state.counters[component].held -= len(slots)
     harvest.slots[component].append(slots)
     if reason in ("dead", "path evicted"):

@@ -18,7 +18,7 @@ from graftline.tree.lease import open_lease, release
 from graftline.tree.liveness import reconsider, reconsider_below
 from graftline.tree.node import Node
 from graftline.tree.split import prune, split
-from graftline.tree.state import State, device, path_up
+from graftline.tree.state import State, holding_of, path_up
 from graftline.tree.usage import holds_any, touch
 from graftline.tree.values import Values, attach, check_values, missing_closed
 
@@ -135,7 +135,7 @@ def adopt_in_node(state: State, node: Node, component: int, run: Held, result: A
     first, last = max(run.first_page, node.start), min(run.end_page, node.end)
     if first >= last:
         return node
-    holding = device(node, component)
+    holding = holding_of(node, component)
     low, high = (holding.first, holding.end) if len(holding.slots) else (last, last)
     pieces = (
         (max(first, high), last, True),
@@ -163,7 +163,7 @@ def settle(state: State, bottom: Node, start: int, end: int, fresh: Values) -> N
         reconsider(state, node)
     for node in reversed(path):
         for component in range(len(state.specs)):
-            if not state.closed(component) and holds_any(device(node, component), fresh[component]):
+            if not state.closed(component) and holds_any(holding_of(node, component), fresh[component]):
                 reconsider_below(state, node, component, node.end - 1)
     touch(state, bottom, end, fresh)
 

@@ -18,7 +18,7 @@ from graftline.tree.boundaries import deepest_agreed
 from graftline.tree.liveness import rank_holding
 from graftline.tree.node import NO_SLOTS, Node
 from graftline.tree.split import prune, split
-from graftline.tree.state import LeaseRecord, State, device, path_up
+from graftline.tree.state import LeaseRecord, State, holding_of, path_up
 from graftline.tree.usage import touch
 
 
@@ -74,7 +74,7 @@ def lock(state: State, node: Node, component: int, boundary: int, change: int) -
     for step in path_up(node):
         if step.end <= first:
             break
-        locks = device(step, component).locks
+        locks = holding_of(step, component).locks
         place = max(first, step.start)
         count = locks.get(place, 0) + change
         assert count >= 0, f"L-2: lock count of page {place} would be {count}"
@@ -90,7 +90,7 @@ def held_pages(state: State, node: Node, component: int, boundary: int) -> Held:
     first = state.first_page(component, boundary)
     parts = []
     for step in path_up(node):
-        holding = device(step, component)
+        holding = holding_of(step, component)
         if step.end <= first or len(holding.slots) == 0 or holding.end != step.end:
             break
         parts.append(holding.slots[max(0, first - holding.first) :])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from graftline.tree.boundaries import deepest_agreed, shallowest_agreed
 from graftline.tree.node import Node
-from graftline.tree.state import State, device, push_candidate
+from graftline.tree.state import State, holding_of, push_candidate
 
 
 class Evictable(NamedTuple):
@@ -78,7 +78,7 @@ def live_span(state: State, node: Node, component: int) -> tuple[int, int]:
 
 def dead_pages(state: State, node: Node, component: int) -> tuple[int, int]:
     """How many pages of the run are dead, at its head and at its tail."""
-    holding = device(node, component)
+    holding = holding_of(node, component)
     first, last = live_span(state, node, component)
     if first >= last or holding.first >= last:  # all of it is dead
         return len(holding.slots), 0
@@ -89,7 +89,7 @@ def dead_pages(state: State, node: Node, component: int) -> tuple[int, int]:
 
 def evictable(state: State, node: Node, component: int) -> Evictable:
     """Pages of the run that may leave now (rules E-2 to E-4)."""
-    holding = device(node, component)
+    holding = holding_of(node, component)
     count = len(holding.slots)
     head, tail = dead_pages(state, node, component)
     if state.closed(component):
@@ -112,7 +112,7 @@ def rank_node(state: State, node: Node) -> None:
 
 def rank_holding(state: State, node: Node, component: int) -> None:
     """Brings one holding's candidate and counters up to date. Cost: O(log candidates)."""
-    holding = device(node, component)
+    holding = holding_of(node, component)
     count_pages(state, node, component)
     if holding.version:
         state.live_candidates[component] -= 1
@@ -132,7 +132,7 @@ def rank_holding(state: State, node: Node, component: int) -> None:
 
 def count_pages(state: State, node: Node, component: int) -> None:
     """Brings the counters of leased and dead pages up to date for one holding (rule L-5)."""
-    holding, counters = device(node, component), state.counters[component]
+    holding, counters = holding_of(node, component), state.counters[component]
     locked_from = holding.lock_first()
     leased = 0 if locked_from is None else max(0, holding.end - max(locked_from, holding.first))
     leased = min(leased, len(holding.slots))

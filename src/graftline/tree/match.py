@@ -8,7 +8,7 @@ from graftline.key import Namespace, Tokens
 from graftline.plan import Match, Vote
 from graftline.tree.boundaries import deepest_agreed
 from graftline.tree.node import Node
-from graftline.tree.state import State, device, path_up
+from graftline.tree.state import State, holding_of, path_up
 
 Path = list[Node]
 
@@ -39,13 +39,14 @@ def match(state: State, namespace: Namespace, tokens: Tokens, limit_tokens: int)
         reason="" if limiting is None else refusal(state, path, limiting, votes[limiting], known),
         branch_tokens=branch * page,
         node=node_at(root, path, boundary).ident,
+        path_node=path[-1].ident if path else root.ident,
     )
 
 
 def nothing_known(state: State, namespace: Namespace) -> Match:
     """The match of a namespace that the tree has never seen."""
     votes = tuple(Vote(spec.name, 0, 0) for spec in state.specs)
-    return Match(namespace, 0, 0, votes, "", 0, "", 0, 0)
+    return Match(namespace, 0, 0, votes, "", 0, "", 0, 0, 0)
 
 
 def walk(state: State, root: Node, tokens: Tokens) -> tuple[Path, int]:
@@ -105,7 +106,7 @@ def refusal(state: State, path: Path, component: int, vote: Vote, known: int) ->
         wanted = known
     first = state.first_page(component, wanted)
     for node in path:
-        holding = device(node, component)
+        holding = holding_of(node, component)
         if node.end > first and node.start < wanted and holding.lost:
             return "evicted"
     return state.specs[component].rule.refusal

@@ -1,6 +1,6 @@
 """Nodes of the tree and what they hold.
 
-A node is a run of pages with one parent. What one component holds of it, in one tier, is one run of
+A node is a run of pages with one parent. What one component holds of it is one run of
 pages anywhere inside the node (rule T-3): a number and a vector of slots. All places are absolute
 pages, counted from the start of the prefix, so that splitting a node moves nothing.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from graftline.key import Namespace, Tokens
-from graftline.plan import Slots, Tier
+from graftline.plan import Slots
 from graftline.policies import Usage
 
 NO_SLOTS: Slots = np.empty(0, dtype=np.int32)
@@ -18,7 +18,7 @@ NO_TOKENS: Tokens = np.empty(0, dtype=np.uint32)
 
 
 class Holding:
-    """What one component holds of one node in one tier.
+    """What one component holds of one node.
 
     Attributes:
         first: first page held; meaningless while `slots` is empty.
@@ -62,7 +62,7 @@ class Node:
         leases: leases whose boundary is the end of this node.
         shallowest, deepest: hull of the agreed boundaries inside the node, in pages; 0 for none.
         below: shallowest agreed boundary below the node, in pages; 0 for none.
-        holdings: what is held, by tier and component.
+        holdings: what is held, by component.
     """
 
     __slots__ = (
@@ -96,7 +96,7 @@ class Node:
         self.deepest = 0
         self.below = 0
         self.page_keys: list[bytes] = []
-        self.holdings: dict[Tier, list[Holding]] = {Tier.DEVICE: [Holding() for _ in range(components)]}
+        self.holdings = [Holding() for _ in range(components)]
 
     @property
     def end(self) -> int:

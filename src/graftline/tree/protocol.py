@@ -24,6 +24,12 @@ class TreeCore(Protocol):
     def lease(self, match: Match) -> Lease:
         """Protects a match's boundary. See `graftline.tree.lease`."""
 
+    def claim(self, match: Match, boundary_tokens: int) -> Lease:
+        """Protects any boundary of a match's known path. See `graftline.tree.claim`."""
+
+    def holdings(self, match: Match, boundary_tokens: int) -> Mapping[str, tuple[Held, ...]]:
+        """What is held of the pages that a boundary needs; changes nothing. See `graftline.tree.claim`."""
+
     def release(self, lease: Lease) -> None:
         """Gives a lease back; twice raises `StaleHandleError`."""
 

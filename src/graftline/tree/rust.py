@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from graftline._core import Tree
 from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, ReuseRule, Window
 from graftline.errors import ConfigError
+from graftline.plan import Tier
 from graftline.policies import EvictionPolicy, Lru
 from graftline.tree.protocol import check_specs
 
@@ -45,6 +46,7 @@ class RustCore(Tree):
         page_tokens: tokens a page.
         policy: order of eviction; least recently used by default.
         record_events: whether `take_events` has something to give.
+        tier: where the values lie; only what events and sizes say depends on it.
 
     Raises:
         ConfigError: no component, two of one name, a page of less than one token, or a rule or policy
@@ -62,12 +64,13 @@ class RustCore(Tree):
         page_tokens: int,
         policy: EvictionPolicy | None = None,
         record_events: bool = False,
+        tier: Tier = Tier.DEVICE,
     ) -> RustCore:
         check_specs(specs, page_tokens)
         if policy is not None and type(policy) is not Lru:
             raise ConfigError(f"the Rust core does not know the policy {policy!r}", hint=USE_PYTHON)
         rows = [rule_row(spec.name, spec.rule) for spec in specs]
-        core = super().__new__(cls, rows, page_tokens, Lru.name, record_events)
+        core = super().__new__(cls, rows, page_tokens, Lru.name, record_events, int(tier))
         core.specs = tuple(specs)
         core.page_tokens = page_tokens
         return core

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from graftline.plan import Tier
 from graftline.tree.liveness import carry_up, rank_node, reconsider
 from graftline.tree.node import NO_SLOTS, Holding, Node
-from graftline.tree.state import State, device
+from graftline.tree.state import State, holding_of
 
 
 def split(state: State, node: Node, at_page: int) -> Node:
@@ -24,10 +23,8 @@ def split(state: State, node: Node, at_page: int) -> Node:
     node.start, node.pages, node.parent = at_page, node.pages - cut, upper
     upper.children[state.child_key(node.tokens)] = node
     upper.page_keys, node.page_keys = node.page_keys[:cut], node.page_keys[cut:]
-    for tier in Tier:
-        if tier in node.holdings:
-            for mine, theirs in zip(node.holdings[tier], upper.holdings[tier], strict=True):
-                split_holding(mine, theirs, at_page)
+    for mine, theirs in zip(node.holdings, upper.holdings, strict=True):
+        split_holding(mine, theirs, at_page)
     state.nodes[upper.ident] = upper
     upper.below = node.first_boundary
     reconsider(state, node)
@@ -52,7 +49,7 @@ def split_holding(lower: Holding, upper: Holding, at_page: int) -> None:
 def prune(state: State, node: Node) -> None:
     """Removes what holds nothing and is not leased: a tail, a node, its ancestors (rule T-4)."""
     while node.parent is not None and not node.children and not node.leases:
-        end = max((h.end for h in node.holdings[Tier.DEVICE] if len(h.slots)), default=node.start)
+        end = max((h.end for h in node.holdings if len(h.slots)), default=node.start)
         if end > node.start:
             trim(state, node, end)
             return
@@ -78,7 +75,7 @@ def remove(state: State, node: Node) -> Node:
     parent = node.parent
     assert parent is not None
     for component in range(len(state.specs)):
-        holding = device(node, component)
+        holding = holding_of(node, component)
         assert not holding.locks
         holding.slots = NO_SLOTS
     before = node.first_boundary

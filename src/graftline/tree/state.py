@@ -48,6 +48,7 @@ class State:
     page_tokens: int
     policy: EvictionPolicy
     record_events: bool
+    tier: Tier
     nodes: dict[int, Node] = field(default_factory=dict)
     roots: dict[Namespace, Node] = field(default_factory=dict)
     leases: dict[int, LeaseRecord] = field(default_factory=dict)
@@ -146,9 +147,9 @@ def path_up(node: Node) -> Iterator[Node]:
         node = node.parent
 
 
-def device(node: Node, component: int) -> Holding:
-    """What a component holds of a node on the device."""
-    return node.holdings[Tier.DEVICE][component]
+def holding_of(node: Node, component: int) -> Holding:
+    """What a component holds of a node."""
+    return node.holdings[component]
 
 
 def push_candidate(state: State, component: int, candidate: Candidate) -> None:
@@ -164,4 +165,4 @@ def push_candidate(state: State, component: int, candidate: Candidate) -> None:
 def is_valid(state: State, component: int, candidate: Candidate) -> bool:
     """Whether a candidate still describes its node."""
     node = state.nodes.get(candidate[4])
-    return node is not None and device(node, component).version == candidate[5]
+    return node is not None and holding_of(node, component).version == candidate[5]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from graftline.plan import Held
 from graftline.tree.liveness import rank_holding
 from graftline.tree.node import Holding, Node
-from graftline.tree.state import State, device, path_up
+from graftline.tree.state import State, holding_of, path_up
 
 
 def touch(state: State, node: Node, boundary: int, fresh: Sequence[Sequence[Held]] = ()) -> None:
@@ -24,7 +24,7 @@ def touch(state: State, node: Node, boundary: int, fresh: Sequence[Sequence[Held
         first = state.first_page(component, boundary)
         new = fresh[component] if fresh else ()
         for step in path:
-            holding = device(step, component)
+            holding = holding_of(step, component)
             if max(first, holding.first) < min(boundary, holding.end) or holds_any(holding, new):
                 touch_holding(state, step, component)
 
@@ -39,7 +39,7 @@ def holds_any(holding: Holding, runs: Iterable[Held]) -> bool:
 def touch_holding(state: State, node: Node, component: int) -> None:
     """One use of one holding."""
     state.clock += 1
-    usage = device(node, component).usage
+    usage = holding_of(node, component).usage
     usage.last_tick = state.clock
     usage.uses += 1
     usage.rank = state.policy.rank(usage)

@@ -10,7 +10,7 @@ from graftline.errors import ConfigError
 from graftline.plan import Held
 from graftline.tree.node import Node
 from graftline.tree.split import split
-from graftline.tree.state import State, device
+from graftline.tree.state import State, holding_of
 
 Values = list[list[Held]]
 
@@ -38,13 +38,16 @@ def check_values(state: State, values: Mapping[str, Sequence[Held]], start: int,
 
 def joined(runs: Sequence[Held]) -> list[Held]:
     """Runs in order of their place, with those that follow on each other made one."""
-    result: list[Held] = []
+    groups: list[list[Held]] = []
     for run in runs:
-        if result and result[-1].end_page == run.first_page:
-            before = result.pop()
-            run = Held(before.first_page, np.concatenate([before.slots, run.slots]))  # noqa: PLW2901
-        result.append(run)
-    return result
+        if groups and groups[-1][-1].end_page == run.first_page:
+            groups[-1].append(run)
+        else:
+            groups.append([run])
+    return [
+        Held(group[0].first_page, np.concatenate([run.slots for run in group])) if group[1:] else group[0]
+        for group in groups
+    ]
 
 
 def missing_closed(state: State, given: Values, known_end: int, end: int) -> None:
@@ -76,13 +79,13 @@ def attach(state: State, node: Node, component: int, part: Held) -> Node:
     Returns:
         The node that holds the pages now, from which to go on upward.
     """
-    holding = device(node, component)
+    holding = holding_of(node, component)
     if len(holding.slots) and part.first_page > holding.end:
         split(state, node, holding.end)
-        holding = device(node, component)
+        holding = holding_of(node, component)
     elif len(holding.slots) and part.end_page < holding.first:
         node = split(state, node, part.end_page)
-        holding = device(node, component)
+        holding = holding_of(node, component)
     slots = part.slots.astype(np.int32, copy=True)
     if not len(holding.slots):
         holding.first, holding.slots = part.first_page, slots

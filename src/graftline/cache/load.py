@@ -1,0 +1,135 @@
+"""Host to device: what a prompt can reuse of the host's is brought up before it is computed (rule H-6)."""
+
+from __future__ import annotations
+
+from graftline.cache.arrival import Arrival
+from graftline.cache.link import Copying, Link, pairs_of
+from graftline.cache.residency import Residency, joint_boundary, needed, residency
+from graftline.errors import CapacityError
+from graftline.key import Namespace, Tokens
+from graftline.plan import Lease, Tier
+from graftline.tiers import Ticket
+from graftline.tiers.worth import BreakEven
+
+
+class Load:
+    """One load on its way. Owned by the cache's thread.
+
+    It ends by itself in the cache's `pump`; `release` must be called once the request has begun, or to
+    give the load up.
+
+    Attributes:
+        boundary_tokens: what the device will be able to reuse.
+        gained_tokens: how much more that is than without the load.
+        done: whether the request may begin now.
+    """
+
+    def __init__(self, link: Link, arrival: Arrival, source: Lease, gained_tokens: int) -> None:
+        self._link = link
+        self._arrival: Arrival | None = arrival
+        self._leases = [(link.host.core, source)]
+        self._ticket: Ticket | None = None
+        self._copying = Copying()
+        self.boundary_tokens = len(arrival.tokens)
+        self.gained_tokens = gained_tokens
+        self.done = False
+        self.failed = ""
+
+    @property
+    def seconds(self) -> float:
+        """How long the copy took; 0 before it has ended."""
+        return self._copying.seconds if self.done else 0.0
+
+    def start(self, source: Residency) -> bool:
+        """Queues the copy; False when the copy thread takes no more."""
+        assert self._arrival is not None
+        job, self._copying = self._link.up(pairs_of(self._arrival, source))
+        self._ticket = self._link.thread.submit(job)
+        return self._ticket is not None
+
+    def wait(self) -> None:
+        """Waits for the copy and ends the load."""
+        if self._ticket is not None:
+            self._ticket.wait()
+        self.step()
+
+    def step(self) -> None:
+        """Ends the load when the copy is done: what came is the device's, protected until `release`."""
+        if self.done or self._ticket is None or not self._ticket.done:
+            return
+        self.done = True
+        arrival, self._arrival = self._arrival, None
+        assert arrival is not None
+        if self._ticket.error is None:
+            self._link.count(arrival, Tier.HOST, self._copying)
+            self._leases.append((self._link.device.core, arrival.commit()))
+        else:
+            arrival.abort()
+            self.failed = "copy failed"
+            self._link.flow.drop(Tier.HOST, Tier.DEVICE, self.failed)
+
+    def release(self) -> None:
+        """Lets go of everything; waits for a copy that is on its way, as its places cannot be given away."""
+        if not self.done:
+            self.wait()
+        if self._arrival is not None:  # it was never started
+            self._arrival.abort()
+            self._arrival = None
+            self.done = True
+        while self._leases:
+            core, lease = self._leases.pop()
+            core.release(lease)
+
+
+def begin_load(link: Link, namespace: Namespace, tokens: Tokens, worth: BreakEven) -> Load | None:
+    """Starts to bring up what `tokens` can reuse; None when that is nothing, or not worth it.
+
+    Args:
+        tokens: whole pages that may be reused: at most all of the prompt but its last token (rule M-3).
+    """
+    page = link.device.page_tokens
+    pages = len(tokens) // page
+    on_device = residency(link.device, namespace, tokens)
+    in_host = residency(link.host, namespace, tokens)
+    bitmaps = {
+        spec.name: on_device.bitmap(spec.name, pages) | in_host.bitmap(spec.name, pages)
+        for spec in link.device.components
+    }
+    boundary = joint_boundary(link.device.components, page, bitmaps, pages)
+    gained = boundary * page - on_device.match.boundary_tokens
+    if gained <= 0:
+        return None
+    if not worth.host_pays(gained, load_bytes(link, on_device, boundary)):
+        link.flow.drop(Tier.HOST, Tier.DEVICE, "not worth it")
+        return None
+    source = protect(link, in_host, boundary)
+    try:
+        arrival = Arrival(link.device, namespace, tokens[: boundary * page])
+    except CapacityError:
+        link.host.core.release(source)
+        link.flow.drop(Tier.HOST, Tier.DEVICE, "no room")
+        return None
+    load = Load(link, arrival, source, gained)
+    if not load.start(in_host):
+        load.release()
+        link.flow.drop(Tier.HOST, Tier.DEVICE, "queue full")
+        return None
+    return load
+
+
+def load_bytes(link: Link, on_device: Residency, boundary: int) -> int:
+    """Bytes that a boundary, in pages, needs and the device lacks."""
+    total = 0
+    for spec in link.device.components:
+        pages = needed(spec, boundary, link.device.page_tokens)
+        here = on_device.bitmap(spec.name, boundary)[pages]
+        total += (len(here) - int(here.sum())) * link.host_rows[spec.name].slot_bytes
+    return total
+
+
+def protect(link: Link, in_host: Residency, boundary: int) -> Lease:
+    """Protects what a boundary needs of the host; counts a use where the host alone accepts it."""
+    wanted = boundary * link.host.page_tokens
+    if in_host.match.boundary_tokens == wanted:
+        return link.host.core.lease(in_host.match)
+    return link.host.core.claim(in_host.match, min(wanted, in_host.match.path_tokens))

@@ -1,0 +1,220 @@
+"""The tiers below the device, as one cache uses them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from graftline.cache.backup import Backups, Kept, UseCounts
+from graftline.cache.flow import Flow
+from graftline.cache.level import Level
+from graftline.cache.link import Link
+from graftline.cache.load import Load, begin_load
+from graftline.components import ComponentSpec
+from graftline.errors import ConfigError
+from graftline.key import Namespace, Tokens
+from graftline.plan import Lease, Tier
+from graftline.tiers import CopyThread, HostPool, RowPool, Rows
+from graftline.tiers.worth import BreakEven
+from graftline.tree import TreeCore
+
+WritePolicy = Literal["write_through", "write_back", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostConfig:
+    """The host tier.
+
+    Attributes:
+        slots: component name to places in its host pool.
+        write_policy: `write_through` copies what requests keep as they go on; `write_back` when the device
+            runs short of places; `none` never.
+        write_uses: `write_through` copies a boundary after this many uses; keeping it is the first.
+        waiting_max: most boundaries that wait to be copied.
+        at_once: most copies on their way.
+        worth: when loading pays.
+        rows: component name to the memory of its pool, shape (slots, slot_bytes), uint8, for example pinned;
+            what is left out is taken from the system.
+    """
+
+    slots: Mapping[str, int]
+    write_policy: WritePolicy = "write_through"
+    write_uses: int = 1
+    waiting_max: int = 256
+    at_once: int = 4
+    worth: BreakEven = field(default_factory=BreakEven)
+    rows: Mapping[str, Rows] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.write_policy not in get_args(WritePolicy):
+            raise ConfigError(
+                f"unknown write_policy '{self.write_policy}'",
+                hint=f"choose one of {', '.join(get_args(WritePolicy))}",
+            )
+        for name in ("write_uses", "waiting_max", "at_once"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, it must be at least 1")
+
+
+def host_slots(
+    components: Sequence[ComponentSpec], *, host_bytes: int | None = None, ratio: float = 2.0
+) -> dict[str, int]:
+    """Places for each host pool, in the proportions of the device's pools.
+
+    Args:
+        components: with their `slot_bytes`.
+        host_bytes: memory of all host pools together; else `ratio` times the device's.
+
+    Raises:
+        ConfigError: not even one place for a component, or slots of unknown size.
+    """
+    if host_bytes is not None:
+        device_bytes = sum(spec.slots * spec.slot_bytes for spec in components)
+        if not device_bytes:
+            raise ConfigError("the bytes of a slot are unknown", hint="give the host's slots by component")
+        ratio = host_bytes / device_bytes
+    slots = {spec.name: int(spec.slots * ratio) for spec in components}
+    for spec in components:
+        if slots[spec.name] < 1:
+            raise ConfigError(
+                f"the host tier has no room for one slot of '{spec.name}' ({spec.slot_bytes} bytes)",
+                hint="give more host memory",
+            )
+    return slots
+
+
+class LowerTiers:
+    """Host memory and what is below it. Owned by the cache's thread, but for the copy threads.
+
+    Attributes:
+        link: device and host.
+        flow: what moved, and what did not.
+    """
+
+    def __init__(
+        self,
+        device: Level,
+        config: HostConfig,
+        make_core: Callable[[Sequence[ComponentSpec], Tier], TreeCore],
+        wake: Callable[[], None],
+    ) -> None:
+        rows = row_pools(device)
+        specs = [replace(spec, slots=places(spec, config)) for spec in device.components]
+        pools = {spec.name: host_pool(spec, rows[spec.name], config) for spec in specs}
+        host = Level(Tier.HOST, make_core(specs, Tier.HOST), {s.name: s.slots for s in specs}, pools)
+        self.config = config
+        self.flow = Flow()
+        self._copies = CopyThread("graftline-copies", on_done=wake)
+        self.link = Link(device, host, rows, pools, self._copies, self.flow)
+        self._backups = Backups(
+            self.link, landed=self._landed, waiting_max=config.waiting_max, at_once=config.at_once
+        )
+        self._uses = UseCounts(config.write_uses)
+        self._loads: list[Load] = []
+
+    @property
+    def host(self) -> Level:
+        """Books of the host tier."""
+        return self.link.host
+
+    @property
+    def pending(self) -> int:
+        """Boundaries that wait to be copied down, or are being copied."""
+        return self._backups.waiting + self._backups.running
+
+    @property
+    def busy(self) -> bool:
+        """Whether a copy is on its way, so that `pump` will have something to do."""
+        return bool(self._backups.running or self._loads)
+
+    def kept(self, kept: Kept) -> None:
+        """A request keeps a boundary on the device, or reuses one (rule H-5)."""
+        if self.config.write_policy == "none":
+            return
+        at_once = self.config.write_policy == "write_back" or self.config.write_uses == 1
+        if at_once or self._uses.due(boundary_key(kept)):
+            self._backups.add(kept)
+
+    def make_room(self) -> None:
+        """The device is about to evict: under `write_back` the oldest boundaries go down first."""
+        if self.config.write_policy == "write_back":
+            self._backups.flush(self.config.at_once)
+
+    def load(self, namespace: Namespace, tokens: Tokens) -> Load | None:
+        """Starts to bring up what a prompt can reuse; see `begin_load`."""
+        load = begin_load(self.link, namespace, tokens, self.config.worth)
+        if load is not None:
+            self._loads.append(load)
+        return load
+
+    def pump(self) -> None:
+        """Ends the copies that are done and starts those that wait."""
+        self._backups.pump(start=self.config.write_policy == "write_through")
+        for load in self._loads:
+            load.step()
+        self._loads = [load for load in self._loads if not load.done]
+
+    def await_backups(self) -> bool:
+        """Waits for the copies down that are on their way; whether there were any."""
+        running = self._backups.running
+        self._backups.flush(0)
+        return running > 0
+
+    def flush(self) -> None:
+        """Copies down everything that waits, and waits for it."""
+        self._backups.flush()
+
+    def close(self) -> None:
+        """Ends the copy threads and gives back everything that was on its way."""
+        self._copies.close()
+        self._backups.close()
+        for load in self._loads:
+            load.release()
+        self._loads = []
+
+    def _landed(self, kept: Kept, lease: Lease) -> None:
+        """A boundary is in the host now."""
+
+
+def row_pools(device: Level) -> dict[str, RowPool]:
+    """The device's pools, which must be able to give rows."""
+    rows: dict[str, RowPool] = {}
+    for spec in device.components:
+        pool = device.pools.get(spec.name)
+        if pool is None or not hasattr(pool, "export_rows"):
+            raise ConfigError(
+                f"component '{spec.name}' needs a pool that can copy rows for the host tier",
+                hint="give PrefixCache a pool with export_rows and import_rows for every component",
+            )
+        rows[spec.name] = pool  # type: ignore[assignment]
+    return rows
+
+
+def places(spec: ComponentSpec, config: HostConfig) -> int:
+    """Host places of a component."""
+    count = config.slots.get(spec.name, 0)
+    if count < 1:
+        raise ConfigError(
+            f"the host tier has {count} slots for '{spec.name}', it needs at least 1",
+            hint="give every component host slots",
+        )
+    return count
+
+
+def host_pool(spec: ComponentSpec, device: RowPool, config: HostConfig) -> HostPool:
+    """The pool of one component, in the memory given or in memory of its own."""
+    rows = config.rows.get(spec.name)
+    if rows is None:
+        return HostPool.zeros(spec.slots, device)
+    if rows.shape != (spec.slots, device.slot_bytes):
+        raise ConfigError(
+            f"host memory of '{spec.name}' has shape {rows.shape}, not {(spec.slots, device.slot_bytes)}"
+        )
+    return HostPool(rows, device.layout)
+
+
+def boundary_key(kept: Kept) -> bytes:
+    """Names a boundary for the counting of its uses."""
+    return hashlib.sha256(kept.namespace.seed() + kept.tokens.tobytes()).digest()
