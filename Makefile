@@ -10,7 +10,7 @@ OUT    ?= out
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: help install demo demo-real test check format wheel-test bench bench-core bench-serve clean
+.PHONY: help install demo demo-real test check format wheel-test bench bench-core bench-rivals bench-serve clean
 .DEFAULT_GOAL := help
 
 help:
@@ -62,6 +62,10 @@ wheel-test: install
 
 bench-core: install
 	$(BIN)/python -m bench.core.bench_core --json $(OUT)/bench_core.json
+
+# Beside SGLang's cores, which the first run installs into out/rivals (6 GB).
+bench-rivals: install
+	$(BIN)/python -m bench.rivals --out $(OUT)
 
 bench: install
 	$(BIN)/python -m bench.serve.conversation --breakdown --out $(OUT)

@@ -1,71 +1,99 @@
 """Hit rate of every policy over the size of the cache, beside the clairvoyant optimum, on real traces.
 
-    python -m bench.replay.bench_replay --traces FOLDER [--only NAME] [--requests N] [--out out]
+    python -m bench.replay.bench_replay --traces FOLDER [--only NAME] [--quick N] [--docs docs/replay]
 
 FOLDER holds a folder a trace, with `trace*.jsonl.gz` inside; what is not there is left out, and named.
-One request at a time: figures depend on the trace and the cache alone, not on the machine.
+One request at a time: figures depend on the trace and the cache alone, not on the machine. Each figure is
+kept in `out/replay` as soon as it is known, so a run can be stopped and goes on later; `--again POLICY`
+computes a policy's figures anew, `--again all` everything.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-from bench.harness import ROOT, Report, console, show
+from bench.harness import ROOT, Report, command, console, show
+from bench.replay.cells import Cells, Row, TraceCells, rows_of
+from bench.replay.pages import Told, write_pages
 
-from graftline.replay import POLICIES, FileTrace, PagedTrace, SweepPlan, parse_composition, sweep
-from graftline.replay.report import as_json
-from graftline.replay.sweep import SweepPoint, SweepResult
+from graftline.errors import ConfigError
+from graftline.replay.compositions import parse_composition
+from graftline.replay.simulate import Setup
 
 TRACES = (
-    *("mooncake_conversation/trace", "mooncake_synthetic/trace", "weka_claude_code/trace_k32"),
-    *("ragpulse/trace", "miniswe_swebench/trace_k32", "moatless_swebench/trace_k16", "tau_bench/trace_k32"),
-    *("lmcache_agents/trace_k8", "oasst_trees/trace_k16", "qmsum_shared_doc/trace_k24", "mtrag_un/trace_k32"),
+    *("oasst_trees/trace_k16", "lmcache_agents/trace_k8", "moatless_swebench/trace_k16"),
+    *("mtrag_un/trace_k32", "ragpulse/trace", "mooncake_synthetic/trace", "tau_bench/trace_k32"),
+    *("mooncake_conversation/trace", "qmsum_shared_doc/trace_k24", "miniswe_swebench/trace_k32"),
+    "weka_claude_code/trace_k32",
 )
+"""The quickest first."""
 COMPOSITIONS = ("full", "full+swa:1024", "full+state", "full+swa:1024+state")
-COLUMNS = ("trace", "composition", "policy", "size", "hit %", "optimum %", "share %", "endless %", "s")
+CAPACITIES = (0.01, 0.05, 0.10, 0.25, 0.50)
+POLICIES = ("lru", "lfu", "slru", "priority", "session", "session(lfu)", "cost")
+COLUMNS = ("trace", "composition", "policy", "size", "hit %", "optimum %", "share %", "gap closed %", "s")
 
 
 def main() -> None:
     options = read_options()
-    report = Report("replay", seed=0, settings={"requests": options.requests, "traces": str(options.traces)})
     out = console()
-    results: list[SweepResult] = []
+    policies, unknown = known(options.policies or POLICIES)
+    if unknown:
+        out.print(f"no such order of eviction, left out: {', '.join(unknown)}")
+    report = Report("replay", seed=0, settings={"requests": options.quick, "policies": list(policies)})
+    folder = options.out / "replay" / (f"quick-{options.quick}" if options.quick else "all")
+    cells = Cells(folder, tuple(options.again or ()))
+    rows: list[Row] = []
     absent = []
     for name in options.only or TRACES:
         path = options.traces / f"{name}.jsonl.gz"
         if not path.exists():
             absent.append(name)
             continue
-        trace = PagedTrace(FileTrace(path, requests_max=options.requests))
+        of_trace = TraceCells(path, options.quick, cells, options.core)
         for text in options.compositions or COMPOSITIONS:
-            plan = SweepPlan(parse_composition(text), policies=tuple(POLICIES), core=options.core)
-            results.append(sweep(trace, plan))
-            out.print(f"{name}, {text}: done")
+            rows += rows_of(of_trace, name, text, tuple(options.capacities or CAPACITIES), policies)
+            out.print(f"{name}, {text}: done, {cells.computed} computed")
     if absent:
         out.print(f"not there, left out: {', '.join(absent)}")
-    report.results["absent"] = absent
-    report.results |= as_json(results)
-    show("Hit rates", COLUMNS, [row(result, point) for result in results for point in result.points], out)
+    report.results |= {"absent": absent, "rows": [asdict(row) for row in rows]}
+    show("Hit rates", COLUMNS, [cells_of(row) for row in rows], out)
     out.print(report.machine.line())
+    out.print(f"{cells.computed} figures computed, {cells.older} kept from earlier code")
     out.print(f"wrote {report.save(options.out)}")
+    if options.docs and rows:
+        told = Told(command(), report.machine.line(), absent, cells.older, options.quick)
+        for path in write_pages(rows, told, options.docs):
+            out.print(f"wrote {path}")
 
 
-def row(result: SweepResult, point: SweepPoint) -> tuple[object, ...]:
-    best, share = point.optimum, point.share_of_optimum
-    assert best is not None
-    assert share is not None
-    mark = "<= " if best.kind == "bound" else ""
+def known(policies: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Policies that there are, and those that there are not; `lru` is always among the first."""
+    found, unknown = ["lru"], []
+    for policy in policies:
+        try:
+            Setup(parse_composition("full"), {"full": 1}, 1, policy)
+        except ConfigError:
+            unknown.append(policy)
+        else:
+            found.append(policy)
+    return tuple(dict.fromkeys(found)), unknown
+
+
+def cells_of(row: Row) -> tuple[object, ...]:
+    mark = "<= " if row.best_kind == "bound" else ""
     return (
-        result.trace,
-        result.composition,
-        point.policy,
-        f"{point.capacity:.0%}",
-        100 * point.figures.hit_rate,
-        f"{mark}{100 * best.hit_rate:.1f}",
-        f"{'>= ' if mark else ''}{100 * share:.1f}",
-        100 * result.endless_hit_rate,
-        point.figures.wall_s,
+        row.trace,
+        row.composition,
+        row.policy,
+        f"{row.capacity:.0%}",
+        100 * row.hit_rate,
+        f"{mark}{100 * row.best_rate:.1f}",
+        f"{'>= ' if mark else ''}{100 * row.share:.1f}",
+        "-" if row.closed is None else 100 * row.closed,
+        row.wall_s,
     )
 
 
@@ -78,9 +106,15 @@ def read_options() -> argparse.Namespace:
         "--only", action="append", help="a trace, as FOLDER/FILE without ending; may be repeated"
     )
     parser.add_argument("--compositions", action="append", help="a composition; may be repeated")
-    parser.add_argument("--requests", type=int, default=0, help="stop each trace after so many; 0 for all")
+    parser.add_argument("--policies", action="append", help="an order of eviction; may be repeated")
+    parser.add_argument(
+        "--capacities", action="append", type=float, help="a share, e.g. 0.05; may be repeated"
+    )
+    parser.add_argument("--quick", type=int, default=0, help="stop each trace after so many requests")
+    parser.add_argument("--again", action="append", help="compute a policy's figures anew; or 'all'")
     parser.add_argument("--core", default="auto")
     parser.add_argument("--out", type=Path, default=ROOT / "out")
+    parser.add_argument("--docs", type=Path, help="write pages and plots into this folder")
     return parser.parse_args()
 
 

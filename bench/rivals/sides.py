@@ -21,7 +21,8 @@ class Side:
 
     def __init__(self, name: str, python: str, root: Path, log: Path) -> None:
         self.name, self._log = name, log
-        environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("w", encoding="utf-8") as errors:
             self._process = subprocess.Popen(

@@ -180,9 +180,10 @@ class PoolStats:
 
 @dataclass(frozen=True, slots=True)
 class TreeStats:
-    """Sizes of a tree. Cost: O(1), kept by counters."""
+    """Sizes of a tree; `sessions` are those open. Cost: O(1), kept by counters."""
 
     nodes: int
     leases: int
     path_pages: int
     pools: tuple[PoolStats, ...]
+    sessions: int = 0

@@ -58,7 +58,7 @@ def test_it_tells_when_for_whom_and_why() -> None:
     assert states(history, "state", prompt(1)) == [NEVER, NEVER, NEVER, HELD]
     serve(cached, history, 3, prompt(3))  # the tail of the first path, and its state, make room
     found = history.fates("full", Tier.DEVICE, keys_of(prompt(1)))
-    assert [fate.state for fate in found if fate] == [HELD, "evicted", "evicted", "evicted"]
+    assert [fate.state for fate in found if fate] == [HELD, "dead", "dead", "evicted"]
     gone = found[3]
     assert gone is not None
     assert (gone.stored, gone.removed) == (Moment("request 1", 1), Moment("request 3", 3))
@@ -140,7 +140,8 @@ def test_an_explanation_names_votes_and_what_was_known_once() -> None:
     assert (state.own_pages, state.without_pages, state.needed_first_page) == (0, 1, 3)
     assert [(part.first_page, part.end_page, part.state) for part in full.stretches] == [
         (0, 1, HELD),
-        (1, 4, "evicted"),
+        (1, 3, "dead"),  # without the state no boundary could use them
+        (3, 4, "evicted"),
     ]
     shown = as_json(told)
     assert (shown["reused_tokens"], shown["known_once_tokens"]) == (0, 16)

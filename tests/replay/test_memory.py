@@ -192,7 +192,7 @@ def test_the_command_refuses_what_cannot_work(trace_path: Path, options: tuple, 
 
 @pytest.mark.parametrize("text", ["=4", "full=x", "4 apples"])
 def test_sizes_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no size|not COMPONENT"):
+    with pytest.raises(ValueError, match=r"no size|not COMPONENT"):
         command.parse_sizes(text)
     assert command.parse_sizes("full=1KiB, swa=2") == {"full": 1024, "swa": 2}
     assert command.parse_sizes("3KB") == {"": 3000}

@@ -10,6 +10,7 @@ import pytest
 
 from graftline.cache import HostConfig
 from graftline.errors import ConfigError
+from graftline.key import Namespace
 from graftline.plan import Tier
 from graftline.tiers.worth import BreakEven
 from spec.cache_support import COMPOSITIONS, Model
@@ -17,7 +18,9 @@ from spec.cache_support import COMPOSITIONS, Model
 PROMPT = list(range(100, 141))
 
 
-def with_host(composition: str, core: str = "python", slots: int | dict[str, int] = 60, **more: object) -> Model:
+def with_host(
+    composition: str, core: str = "python", slots: int | dict[str, int] = 60, **more: object
+) -> Model:
     """A model with a host tier of 300 slots each."""
     host = HostConfig(dict.fromkeys(COMPOSITIONS[composition], 300), **more)
     return Model(composition, page_tokens=4, slots=slots, core=core, host=host)
@@ -32,8 +35,6 @@ def settle(model: Model) -> None:
 
 def load(model: Model, prompt: list[int], salt: str = "") -> int:
     """Brings up what the prompt can reuse; returns the tokens that the device reuses then."""
-    from graftline.key import Namespace
-
     loading = model.cache.load(prompt, namespace=Namespace(salt=salt))
     if loading is None:
         return model.begin_and_abort(prompt, salt)
@@ -81,7 +82,10 @@ def test_only_what_the_boundary_needs_is_moved(composition: str, core: str) -> N
     for name, rule in model.rules.items():
         needed = boundary // 4 - rule.first_page(boundary // 4, 4)
         assert model.cache.lower.flow.pages[name, Tier.HOST, Tier.DEVICE] == needed
-        assert model.cache.lower.flow.bytes[name, Tier.HOST, Tier.DEVICE] == needed * model.pools[name].slot_bytes
+        assert (
+            model.cache.lower.flow.bytes[name, Tier.HOST, Tier.DEVICE]
+            == needed * model.pools[name].slot_bytes
+        )
     model.cache.close()
 
 

@@ -22,6 +22,7 @@ mod lease;
 mod liveness;
 mod match_;
 mod node;
+mod places;
 mod plan;
 pub mod policy;
 mod rule;

@@ -4,9 +4,8 @@
 //! pages anywhere inside the node (rule T-3). All places are absolute pages, counted from the start of the
 //! prefix, so that splitting a node moves nothing.
 
-use smallvec::SmallVec;
-
 use crate::arena::Id;
+use crate::places::Places;
 use crate::policy::Usage;
 use crate::run::Run;
 
@@ -80,7 +79,8 @@ pub(crate) struct Holding {
     /// One slot a page.
     pub(crate) slots: Run<i32>,
     pub(crate) usage: Usage,
-    pub(crate) locks: Locks,
+    /// Pages that leases protect (rule L-2).
+    pub(crate) locks: Places,
     /// First page held; meaningless while there are no slots.
     pub(crate) first: u32,
     /// What the counters of the tree hold for it.
@@ -95,7 +95,7 @@ impl Holding {
         Self {
             slots: Run::empty(),
             usage: Usage::default(),
-            locks: Locks::default(),
+            locks: Places::default(),
             first: 0,
             leased_pages: 0,
             dead_pages: 0,
@@ -118,87 +118,5 @@ impl Holding {
     #[inline]
     pub(crate) fn end(&self) -> u32 {
         self.first + self.count()
-    }
-}
-
-/// How many leases protect a node from a page on, by that page, in order (rule L-2).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Locks(SmallVec<[(u32, u32); 2]>);
-
-impl Locks {
-    /// First protected page, or `None` when no lease protects anything here.
-    #[inline]
-    pub(crate) fn first(&self) -> Option<u32> {
-        self.0.first().map(|&(page, _)| page)
-    }
-
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.0.iter().copied()
-    }
-
-    pub(crate) fn add(&mut self, page: u32, count: u32) {
-        match self.0.binary_search_by_key(&page, |&(first, _)| first) {
-            Ok(index) => self.0[index].1 += count,
-            Err(index) => self.0.insert(index, (page, count)),
-        }
-    }
-
-    /// Takes one lock back.
-    pub(crate) fn remove(&mut self, page: u32) {
-        let found = self.0.binary_search_by_key(&page, |&(first, _)| first);
-        let index = found.unwrap_or_else(|_| panic!("L-2: lock count of page {page} would be -1"));
-        self.0[index].1 -= 1;
-        if self.0[index].1 == 0 {
-            self.0.remove(index);
-        }
-    }
-
-    /// Cuts the locks of a node that is split at a page; returns those of the upper half.
-    pub(crate) fn split(&mut self, at_page: u32) -> Self {
-        let cut = self.0.partition_point(|&(first, _)| first < at_page);
-        let upper: SmallVec<_> = self.0.drain(..cut).collect();
-        let through: u32 = upper.iter().map(|&(_, count)| count).sum();
-        if through != 0 {
-            self.add(at_page, through);
-        }
-        Self(upper)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn locks(of: &[(u32, u32)]) -> Locks {
-        Locks(SmallVec::from_slice(of))
-    }
-
-    #[test]
-    fn a_split_cuts_locks_at_the_page() {
-        let mut lower = locks(&[(2, 1), (4, 2), (7, 1)]);
-        let upper = lower.split(5);
-        assert_eq!(upper.0.as_slice(), [(2, 1), (4, 2)]);
-        assert_eq!(lower.0.as_slice(), [(5, 3), (7, 1)]);
-    }
-
-    #[test]
-    fn release_undoes_acquire_after_a_split() {
-        let mut lower = locks(&[]);
-        lower.add(3, 1);
-        let mut upper = lower.split(6);
-        upper.remove(3);
-        lower.remove(6);
-        assert!(upper.is_empty() && lower.is_empty());
-    }
-
-    #[test]
-    #[should_panic(expected = "L-2")]
-    fn a_count_below_zero_cannot_happen() {
-        locks(&[(2, 1)]).remove(3);
     }
 }

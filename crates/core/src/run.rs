@@ -3,23 +3,34 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A part of a shared buffer that never changes.
+/// As many values need no buffer: a state, a short window, the pages of a short turn.
+const INLINE_MAX: usize = 5;
+
+/// Values that never change: a few of its own, or a part of a shared buffer.
 ///
-/// Readers keep a run alive by cloning it, which copies nothing. A run uses at least half of its buffer:
-/// where it would become shorter it moves to a buffer of its own, so memory stays within twice of what is
-/// held, and cutting a run in two copies only the smaller part.
+/// Readers keep a run alive by cloning it, which copies no buffer. A run uses at least half of its buffer:
+/// where it would become shorter it moves to one of its own, so memory stays within twice of what is held,
+/// and cutting a run in two copies only the smaller part.
 #[derive(Clone, Debug)]
-pub struct Run<T> {
-    buffer: Arc<[T]>,
-    first: u32,
-    count: u32,
+pub struct Run<T>(Values<T>);
+
+#[derive(Clone, Debug)]
+enum Values<T> {
+    Inline { count: u8, values: [T; INLINE_MAX] },
+    Shared { buffer: Arc<[T]>, first: u32, count: u32 },
 }
 
-impl<T: Copy> Run<T> {
-    /// A run of nothing; takes no memory of its own.
+impl<T: Copy + Default> Run<T> {
+    /// A run of nothing.
     #[must_use]
     pub fn empty() -> Self {
-        Self { buffer: Arc::default(), first: 0, count: 0 }
+        Self::inline(&[])
+    }
+
+    fn inline(few: &[T]) -> Self {
+        let mut values = [T::default(); INLINE_MAX];
+        values[..few.len()].copy_from_slice(few);
+        Self(Values::Inline { count: few.len() as u8, values })
     }
 
     /// A run of its own with the values of `parts`, one after the other.
@@ -40,30 +51,37 @@ impl<T: Copy> Run<T> {
 
     /// Keeps the values in `[begin, end)`. Cost: O(1), or a copy of what is kept when that is little.
     pub(crate) fn keep(&mut self, begin: usize, end: usize) {
-        let kept = &self[begin..end];
-        if kept.len() * 2 < self.buffer.len() {
-            *self = Self::from(kept);
-        } else {
-            self.first += begin as u32;
-            self.count = (end - begin) as u32;
+        assert!(begin <= end && end <= self.len(), "what is kept is there");
+        let kept = end - begin;
+        match &mut self.0 {
+            Values::Shared { buffer, first, count } if kept > INLINE_MAX && kept * 2 >= buffer.len() => {
+                *first += begin as u32;
+                *count = kept as u32;
+            }
+            _ => *self = Self::from(&self[begin..end]),
         }
     }
 
-    /// Leaves the first values out of a view that will not be kept; copies nothing.
-    pub(crate) fn skip(&mut self, count: usize) {
-        let count = count.min(self.len()) as u32;
-        self.first += count;
-        self.count -= count;
+    /// Leaves the first values out of a view that will not be kept; copies no buffer.
+    pub(crate) fn skip(&mut self, skipped: usize) {
+        match &mut self.0 {
+            Values::Shared { first, count, .. } => {
+                let skipped = (*count).min(u32::try_from(skipped).unwrap_or(u32::MAX));
+                *first += skipped;
+                *count -= skipped;
+            }
+            Values::Inline { .. } => *self = Self::inline(&self[skipped.min(self.len())..]),
+        }
     }
 }
 
-impl<T: Copy> From<&[T]> for Run<T> {
+impl<T: Copy + Default> From<&[T]> for Run<T> {
     fn from(values: &[T]) -> Self {
-        if values.is_empty() {
-            return Self::empty();
+        if values.len() <= INLINE_MAX {
+            return Self::inline(values);
         }
         let count = u32::try_from(values.len()).expect("fewer than 2^32 values");
-        Self { buffer: Arc::from(values), first: 0, count }
+        Self(Values::Shared { buffer: Arc::from(values), first: 0, count })
     }
 }
 
@@ -72,7 +90,10 @@ impl<T> Deref for Run<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        &self.buffer[self.first as usize..][..self.count as usize]
+        match &self.0 {
+            Values::Inline { count, values } => &values[..usize::from(*count)],
+            Values::Shared { buffer, first, count } => &buffer[*first as usize..][..*count as usize],
+        }
     }
 }
 
@@ -80,15 +101,22 @@ impl<T> Deref for Run<T> {
 mod tests {
     use super::*;
 
+    fn buffer(run: &Run<i32>) -> &Arc<[i32]> {
+        match &run.0 {
+            Values::Shared { buffer, .. } => buffer,
+            Values::Inline { .. } => panic!("no buffer"),
+        }
+    }
+
     #[test]
     fn a_cut_copies_the_smaller_part_only() {
-        let mut head = Run::from([1, 2, 3, 4, 5].as_slice());
-        let whole = Arc::clone(&head.buffer);
-        let tail = head.split_off(2);
-        assert_eq!((&*head, &*tail), ([1, 2].as_slice(), [3, 4, 5].as_slice()));
-        assert!(Arc::ptr_eq(&tail.buffer, &whole));
-        assert!(!Arc::ptr_eq(&head.buffer, &whole));
-        assert_eq!(head.buffer.len(), 2);
+        let all: Vec<i32> = (0..20).collect();
+        let mut head = Run::from(all.as_slice());
+        let whole = Arc::clone(buffer(&head));
+        let tail = head.split_off(8);
+        assert_eq!((&*head, &*tail), (&all[..8], &all[8..]));
+        assert!(Arc::ptr_eq(buffer(&tail), &whole));
+        assert_eq!(buffer(&head).len(), 8);
     }
 
     #[test]
@@ -97,7 +125,40 @@ mod tests {
         for first in 1..=100 {
             run.keep(1, run.len());
             assert_eq!(run.first().copied(), (first < 100).then_some(first));
-            assert!(run.len() * 2 >= run.buffer.len());
+            if let Values::Shared { buffer, .. } = &run.0 {
+                assert!(run.len() > INLINE_MAX && buffer.len() <= 2 * run.len());
+            }
         }
+        assert!(run.is_empty());
+    }
+
+    #[test]
+    fn few_values_need_no_buffer() {
+        assert_eq!(size_of::<Run<i32>>(), 32);
+        let mut run = Run::from([1, 2, 3, 4, 5].as_slice());
+        let tail = run.split_off(2);
+        assert_eq!((&*run, &*tail), ([1, 2].as_slice(), [3, 4, 5].as_slice()));
+        run.skip(1);
+        assert_eq!(&*run, [2]);
+        run.skip(9);
+        assert!(run.is_empty());
+    }
+
+    #[test]
+    fn a_view_leaves_the_run_alone() {
+        let run = Run::from((0..9).collect::<Vec<i32>>().as_slice());
+        let mut view = run.clone();
+        view.skip(7);
+        assert_eq!(&*view, [7, 8]);
+        view.skip(9);
+        assert!(view.is_empty());
+        assert_eq!(run.len(), 9);
+    }
+
+    #[test]
+    fn joined_runs_follow_on_each_other() {
+        let (a, b) = ([1, 2, 3], [4, 5, 6, 7]);
+        assert_eq!(&*Run::joined([&a, &b]), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(&*Run::joined([&[], &b]), b);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use graftline_core::{Component, GivenRun, Handle, Lease, Namespace, Rule, Settings, Tree};
+use graftline_core::{Component, GivenRun, Handle, KnownPath, Lease, Namespace, Rule, Settings, Tree};
 use proptest::prelude::*;
 
 const PAGE: usize = 2;
@@ -102,7 +102,26 @@ impl Both {
         self.take(lease, tokens[..boundary * PAGE].to_vec());
     }
 
-    /// Books a lease; what it holds is what its rule needs there.
+    /// Claims any boundary of the known path; what is held before it is told without a change.
+    fn claim(&mut self, tokens: &[u32], pick: usize) {
+        let found = self.tree.match_(&self.space, tokens, None);
+        let boundary = pick % (self.model.known(tokens) + 1);
+        let (path, boundary_tokens) = (KnownPath::from(&found), (boundary * PAGE) as i64);
+        let before = self.tree.dump();
+        let holdings = self.tree.holdings(path, boundary_tokens).expect("a fresh match");
+        for (component, runs) in holdings.iter().enumerate() {
+            let told = runs.iter().flat_map(|run| (run.first_page as usize..).zip(run.slots.iter().copied()));
+            let held = |page| Some((page, self.model.held(component, tokens, page)?));
+            assert!(told.eq((0..boundary).filter_map(held)), "all that is held is told");
+            assert!(runs.windows(2).all(|pair| pair[0].end_page() < pair[1].first_page), "runs are joined");
+        }
+        assert!(self.tree.claim(&self.space, path, boundary_tokens + 1).is_err(), "no page ends there");
+        assert_eq!(self.tree.dump(), before);
+        let lease = self.tree.claim(&self.space, path, boundary_tokens).expect("a fresh match");
+        self.take(lease, tokens[..boundary * PAGE].to_vec());
+    }
+
+    /// Books a lease; what it holds is what its rule needs there, as far back as there is no gap.
     fn take(&mut self, lease: Lease, end: Tokens) {
         assert_eq!(lease.boundary_tokens as usize, end.len());
         for (component, held) in lease.held.iter().enumerate() {
@@ -111,6 +130,11 @@ impl Both {
             let pages = held.first_page as usize..end.len() / PAGE;
             let wanted: Vec<i32> = pages.filter_map(|page| self.model.held(component, &end, page)).collect();
             assert_eq!(slots, wanted);
+            let first = held.first_page as usize;
+            let needed = self.model.first_page(component, end.len() / PAGE);
+            assert!(
+                first == needed || (first > needed && self.model.held(component, &end, first - 1).is_none())
+            );
         }
         self.model.leases.push((lease.handle, end, vec![true; self.model.rules.len()]));
     }
@@ -224,6 +248,7 @@ impl Both {
 #[derive(Clone, Debug)]
 enum Step {
     Lease { path: Vec<u8>, limit: Option<usize> },
+    Claim { path: Vec<u8>, pick: usize },
     Insert { pick: usize, path: Vec<u8>, masks: Vec<u32>, move_lease: bool },
     Release(usize),
     ReleaseComponents(usize, u32),
@@ -234,6 +259,7 @@ fn step(kinds: u8) -> impl Strategy<Value = Step> {
     let path = || prop::collection::vec(0..kinds, 0..7);
     prop_oneof![
         3 => (path(), prop::option::of(0..12_usize)).prop_map(|(path, limit)| Step::Lease { path, limit }),
+        2 => (path(), 0..8_usize).prop_map(|(path, pick)| Step::Claim { path, pick }),
         4 => (0..8_usize, path(), prop::collection::vec(0..64_u32, 3), any::<bool>())
             .prop_map(|(pick, path, masks, move_lease)| Step::Insert { pick, path, masks, move_lease }),
         2 => (0..8_usize).prop_map(Step::Release),
@@ -252,6 +278,7 @@ fn play(rules: &[Rule], steps: Vec<Step>) {
     for step in steps {
         match step {
             Step::Lease { path, limit } => both.lease(&tokens_of(&path), limit),
+            Step::Claim { path, pick } => both.claim(&tokens_of(&path), pick),
             Step::Insert { pick, path, masks, move_lease } => {
                 both.insert(pick, &tokens_of(&path), &masks[..rules.len()], move_lease);
             }

@@ -3,7 +3,18 @@
 from graftline.cache.level import PoolUse
 from graftline.cache.load import Load
 from graftline.cache.lower import HostConfig, host_slots
+from graftline.cache.prefetch import Prefetch
 from graftline.cache.prefix_cache import PrefixCache
 from graftline.cache.request import CachedRequest
+from graftline.cache.shelf import StoreConfig
 
-__all__ = ["CachedRequest", "HostConfig", "Load", "PoolUse", "PrefixCache", "host_slots"]
+__all__ = [
+    "CachedRequest",
+    "HostConfig",
+    "Load",
+    "PoolUse",
+    "Prefetch",
+    "PrefixCache",
+    "StoreConfig",
+    "host_slots",
+]

@@ -12,6 +12,8 @@ from graftline.cache.flow import Flow
 from graftline.cache.level import Level
 from graftline.cache.link import Link
 from graftline.cache.load import Load, begin_load
+from graftline.cache.prefetch import Prefetch
+from graftline.cache.shelf import Shelf, StoreConfig
 from graftline.components import ComponentSpec
 from graftline.errors import ConfigError
 from graftline.key import Namespace, Tokens
@@ -21,6 +23,10 @@ from graftline.tiers.worth import BreakEven
 from graftline.tree import TreeCore
 
 WritePolicy = Literal["write_through", "write_back", "none"]
+
+
+def nobody() -> None:
+    """Wakes nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,8 @@ class HostConfig:
         worth: when loading pays.
         rows: component name to the memory of its pool, shape (slots, slot_bytes), uint8, for example pinned;
             what is left out is taken from the system.
+        store: the tier that outlives the process, below the host.
+        wake: called on another thread when a copy has ended and `pump` has something to do; must not block.
     """
 
     slots: Mapping[str, int]
@@ -46,6 +54,8 @@ class HostConfig:
     at_once: int = 4
     worth: BreakEven = field(default_factory=BreakEven)
     rows: Mapping[str, Rows] = field(default_factory=dict)
+    store: StoreConfig | None = None
+    wake: Callable[[], None] = nobody
 
     def __post_init__(self) -> None:
         if self.write_policy not in get_args(WritePolicy):
@@ -98,7 +108,6 @@ class LowerTiers:
         device: Level,
         config: HostConfig,
         make_core: Callable[[Sequence[ComponentSpec], Tier], TreeCore],
-        wake: Callable[[], None],
     ) -> None:
         rows = row_pools(device)
         specs = [replace(spec, slots=places(spec, config)) for spec in device.components]
@@ -106,13 +115,17 @@ class LowerTiers:
         host = Level(Tier.HOST, make_core(specs, Tier.HOST), {s.name: s.slots for s in specs}, pools)
         self.config = config
         self.flow = Flow()
-        self._copies = CopyThread("graftline-copies", on_done=wake)
+        self._copies = CopyThread("graftline-copies", on_done=config.wake)
         self.link = Link(device, host, rows, pools, self._copies, self.flow)
         self._backups = Backups(
             self.link, landed=self._landed, waiting_max=config.waiting_max, at_once=config.at_once
         )
         self._uses = UseCounts(config.write_uses)
         self._loads: list[Load] = []
+        self._prefetches: list[Prefetch] = []
+        self.shelf: Shelf | None = None
+        if config.store is not None:
+            self.attach(config.store)
 
     @property
     def host(self) -> Level:
@@ -127,7 +140,8 @@ class LowerTiers:
     @property
     def busy(self) -> bool:
         """Whether a copy is on its way, so that `pump` will have something to do."""
-        return bool(self._backups.running or self._loads)
+        writing = self.shelf is not None and self.shelf.writing
+        return bool(self._backups.running or self._loads or self._prefetches or writing)
 
     def kept(self, kept: Kept) -> None:
         """A request keeps a boundary on the device, or reuses one (rule H-5)."""
@@ -149,12 +163,55 @@ class LowerTiers:
             self._loads.append(load)
         return load
 
+    def prefetch(self, namespace: Namespace, tokens: Tokens, limit_tokens: int) -> Prefetch | None:
+        """Starts to fetch from the store what a prompt could reuse; None without a store or without need.
+
+        Args:
+            tokens: the prompt's whole pages.
+            limit_tokens: deepest boundary that it may reuse (rule M-3).
+        """
+        if self.shelf is None:
+            return None
+        limit = limit_tokens // self.link.host.page_tokens
+        prefetch = Prefetch(self.link, self.shelf, namespace, tokens, limit, self.config.worth)
+        if prefetch.done:
+            return None
+        self._prefetches.append(prefetch)
+        return prefetch
+
+    def attach(self, store: StoreConfig) -> None:
+        """Begins to use a store, in place of the one before."""
+        self.detach()
+        self._reads = CopyThread(
+            "graftline-reads", depth=store.queue_max, threads=store.readers, on_done=self.config.wake
+        )
+        self._writes = CopyThread("graftline-writes", depth=store.queue_max, on_done=self.config.wake)
+        self.shelf = Shelf(self.link, store, self._reads, self._writes)
+
+    def detach(self) -> None:
+        """Lets go of the store and closes it: reads that wait are given up, running ones are waited for."""
+        if self.shelf is None:
+            return
+        self._reads.close()
+        self._writes.close()
+        for prefetch in self._prefetches:
+            prefetch.step()
+        self._prefetches = []
+        self.shelf.pump()
+        self.shelf.chain.close()
+        self.shelf = None
+
     def pump(self) -> None:
         """Ends the copies that are done and starts those that wait."""
         self._backups.pump(start=self.config.write_policy == "write_through")
         for load in self._loads:
             load.step()
+        for prefetch in self._prefetches:
+            prefetch.step()
         self._loads = [load for load in self._loads if not load.done]
+        self._prefetches = [prefetch for prefetch in self._prefetches if not prefetch.done]
+        if self.shelf is not None:
+            self.shelf.pump()
 
     def await_backups(self) -> bool:
         """Waits for the copies down that are on their way; whether there were any."""
@@ -163,11 +220,14 @@ class LowerTiers:
         return running > 0
 
     def flush(self) -> None:
-        """Copies down everything that waits, and waits for it."""
+        """Copies down everything that waits, to the store too, and waits for it."""
         self._backups.flush()
+        if self.shelf is not None:
+            self.shelf.wait()
 
     def close(self) -> None:
         """Ends the copy threads and gives back everything that was on its way."""
+        self.detach()
         self._copies.close()
         self._backups.close()
         for load in self._loads:
@@ -175,7 +235,9 @@ class LowerTiers:
         self._loads = []
 
     def _landed(self, kept: Kept, lease: Lease) -> None:
-        """A boundary is in the host now."""
+        """A boundary is in the host now; the store may want it."""
+        if self.shelf is not None:
+            self.shelf.write(kept.namespace, kept.tokens)
 
 
 def row_pools(device: Level) -> dict[str, RowPool]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from graftline.cache.cores import make_core
 from graftline.cache.level import Level, PoolUse
 from graftline.cache.load import Load
 from graftline.cache.lower import HostConfig, LowerTiers
+from graftline.cache.prefetch import Prefetch
 from graftline.cache.request import CachedRequest
+from graftline.cache.shelf import StoreConfig
 from graftline.cache.slots import SlotLedger
 from graftline.components import ComponentSpec
 from graftline.errors import CapacityError, ConfigError
@@ -18,10 +20,6 @@ from graftline.plan import Event, Freed, Slots, Tier
 from graftline.policies import EvictionPolicy
 from graftline.tiers import ValuePool
 from graftline.tree import TreeCore
-
-
-def nobody() -> None:
-    """Wakes nobody."""
 
 
 class PrefixCache:
@@ -37,8 +35,7 @@ class PrefixCache:
         core: which tree core keeps the books: `auto`, `python` or `rust`.
         policy: order of eviction; least recently used by default.
         record_events: whether `take_events` has something to give.
-        host: the tier of host memory; none by default.
-        wake: called from another thread when a copy has ended and `pump` has something to do; must not block.
+        host: the tier of host memory, and the store below it; none by default.
 
     Raises:
         ConfigError: an unknown core, or a component with states but without a pool.
@@ -54,7 +51,6 @@ class PrefixCache:
         policy: EvictionPolicy | None = None,
         record_events: bool = False,
         host: HostConfig | None = None,
-        wake: Callable[[], None] = nobody,
     ) -> None:
         pools = dict(pools or {})
         for spec in components:
@@ -68,7 +64,7 @@ class PrefixCache:
 
         slots = {spec.name: spec.slots for spec in components}
         self.device = Level(Tier.DEVICE, new_core(components, Tier.DEVICE), slots, pools)
-        self.lower = None if host is None else LowerTiers(self.device, host, new_core, wake)
+        self.lower = None if host is None else LowerTiers(self.device, host, new_core)
         self.components = tuple(components)
         self.page_tokens = page_tokens
         self.skipped_checkpoints = 0
@@ -139,6 +135,33 @@ class PrefixCache:
         key = as_tokens(tokens)
         whole = max(0, len(key) - 1) // self.page_tokens * self.page_tokens
         return self.lower.load(namespace or Namespace(), key[:whole])
+
+    def prefetch(self, tokens: TokensLike, *, namespace: Namespace | None = None) -> Prefetch | None:
+        """Starts to fetch from the store what a prompt could reuse, when it is queued.
+
+        None when there is no store, or the tiers in memory reach as deep as a prompt may reuse. It is `done`
+        after some `pump`; `release` it when the request has begun or does not wait any more.
+        """
+        if self.lower is None:
+            return None
+        key = as_tokens(tokens)
+        whole = len(key) // self.page_tokens * self.page_tokens
+        return self.lower.prefetch(namespace or Namespace(), key[:whole].copy(), max(0, len(key) - 1))
+
+    def attach_store(self, store: StoreConfig) -> None:
+        """Begins to use a store at run time, in place of the one before, which is closed.
+
+        Raises:
+            ConfigError: there is no host tier.
+        """
+        if self.lower is None:
+            raise ConfigError("a store needs a host tier above it", hint="start with host memory")
+        self.lower.attach(store)
+
+    def detach_store(self) -> None:
+        """Stops to use the store and closes it."""
+        if self.lower is not None:
+            self.lower.detach()
 
     def pump(self) -> None:
         """Ends the copies between tiers that are done, and starts those that wait. Never blocks."""

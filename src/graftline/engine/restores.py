@@ -15,6 +15,10 @@ from graftline.engine.sequence import Sequence
 from graftline.key import Namespace, Tokens
 
 
+LOADS_AT_ONCE = 2
+"""What they bring takes room on the device before its sequence runs."""
+
+
 @dataclass(slots=True)
 class Restore:
     """One sequence's load. `asked_after` tells how much had been evicted when the cache was asked."""
@@ -61,7 +65,7 @@ class Restores:
             return True
         restore = self._restores.get(sequence.ident)
         if restore is None or (restore.load is None and restore.asked_after != self._evicted()):
-            if self._same_under_way(sequence, namespace):
+            if self.under_way >= LOADS_AT_ONCE or self._same_under_way(sequence, namespace):
                 return False
             load = self._cache.load(sequence.tokens, namespace=namespace)
             restore = Restore(namespace, sequence.tokens, load, self._evicted())

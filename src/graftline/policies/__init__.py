@@ -1,6 +1,25 @@
 """Orders of eviction. One policy a file."""
 
 from graftline.policies.base import EvictionPolicy, Usage
+from graftline.policies.cost import Cost
+from graftline.policies.factory import POLICIES, as_policy, is_built_in, make_policy
+from graftline.policies.lfu import Lfu
 from graftline.policies.lru import Lru
+from graftline.policies.priority import Priority
+from graftline.policies.session import Session
+from graftline.policies.slru import Slru
 
-__all__ = ["EvictionPolicy", "Lru", "Usage"]
+__all__ = [
+    "POLICIES",
+    "Cost",
+    "EvictionPolicy",
+    "Lfu",
+    "Lru",
+    "Priority",
+    "Session",
+    "Slru",
+    "Usage",
+    "as_policy",
+    "is_built_in",
+    "make_policy",
+]

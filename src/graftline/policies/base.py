@@ -1,40 +1,114 @@
 """What an order of eviction must answer: how much is this run of values worth keeping?
 
-A policy ranks a run of values when it is used, not when something must go; so ranks stay valid
-between uses and the tree can keep its candidates in order at all times (rule E-6).
+A policy ranks a run when it is used and when what is known of it changes, not when something must go; so
+ranks stay valid between and the tree can keep its candidates in order at all times (rule E-6). The Rust
+core knows the policies of this folder; both cores must come to the same numbers bit for bit, so policies
+use nothing but `+ - * /`, comparisons and whole numbers.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from graftline.components import ComponentSpec
 
 
 class Usage:
-    """How one run of values was used.
+    """What is known of one run of values: what one component holds of one node.
 
     Attributes:
         last_tick: logical time of the last use; unique in its tree, but for halves of a split node.
         uses: how often it was used.
-        rank: what the policy answered at the last use.
+        level, rank: what the policy answered when it was asked last.
+        weight: a number of the policy's own, 0 at first; halves of a split node share it.
+        last_s: time of the last use, as the owner of the tree tells it (rule S-2).
+        priority: largest hint of the sessions that referenced the node (rule S-7).
+        return_s: when a session that gave a hint is expected next; in the past where none is.
+        component: index of the component.
+        sessions: how many sessions reference a page of the run (rule S-3).
+        start_page, end_page: place of the node, half-open.
+        children: nodes right below the node.
+
+    The last four are those of the moment in which the policy is asked.
     """
 
-    __slots__ = ("last_tick", "rank", "uses")
+    __slots__ = (
+        "asked",
+        "children",
+        "component",
+        "end_page",
+        "last_s",
+        "last_tick",
+        "level",
+        "priority",
+        "rank",
+        "return_s",
+        "sessions",
+        "stale",
+        "start_page",
+        "uses",
+        "weight",
+    )
 
-    def __init__(self, last_tick: int = 0, uses: int = 0, rank: float = 0.0) -> None:
-        self.last_tick = last_tick
-        self.uses = uses
-        self.rank = rank
+    def __init__(self, component: int = 0) -> None:
+        self.component = component
+        self.last_tick = 0
+        self.uses = 0
+        self.level = 0
+        self.rank = 0.0
+        self.weight = 0.0
+        self.last_s = 0.0
+        self.priority = 0
+        self.return_s = 0.0
+        self.sessions = 0
+        self.start_page = 0
+        self.end_page = 0
+        self.children = 0
+        self.stale = False  # a hint changed, the policy is to be asked again (rule P-3)
+        self.asked = False  # `rerank` was asked since the last rank (rule P-4)
 
     def copy(self) -> Usage:
         """The same usage for the other half of a split node."""
-        return Usage(self.last_tick, self.uses, self.rank)
+        twin = Usage()
+        for name in Usage.__slots__:
+            setattr(twin, name, getattr(self, name))
+        return twin
 
 
 class EvictionPolicy(ABC):
-    """Ranks runs of values; the lowest rank leaves first, ties fall to the older tick."""
+    """Ranks runs of values: the lowest level leaves first, then the lowest rank, then the older tick.
+
+    Levels and ranks are compared within one component of one tree only. A policy belongs to one tree.
+    """
 
     name: str
 
+    @property
+    def text(self) -> str:
+        """What `make_policy` makes the same policy from."""
+        return self.name
+
+    def bind(self, specs: Sequence[ComponentSpec]) -> None:
+        """Tells the components of the tree, once, before anything else."""
+        return
+
+    def touch(self, usage: Usage, gap_ticks: int, gap_s: float) -> None:
+        """A run was used; `usage` counts this use already. What a policy learns, it learns here.
+
+        Args:
+            gap_ticks, gap_s: since the use before; since the beginning for the first one.
+        """
+        return
+
+    def level(self, usage: Usage) -> int:
+        """What is compared before the rank; 0 or more."""
+        return 0
+
     @abstractmethod
     def rank(self, usage: Usage) -> float:
-        """Rank of a run that was used just now; `usage` already counts this use."""
+        """Rank of a run that was used just now, or of which something else changed."""
+
+    def rerank(self, usage: Usage, now_s: float, clock: int) -> float:
+        """Asked once after each rank, when the run is the next to leave; more than its rank spares it."""
+        return usage.rank

@@ -31,7 +31,7 @@ class LastUse:
     Attributes:
         by: the request that used it.
         distance_slots: different slots of its component used since, by that request too. With so many, and
-            room for the page that a running request has begun, the least recently used order keeps it.
+            room for what a running request computes, the least recently used order keeps it.
     """
 
     by: Moment

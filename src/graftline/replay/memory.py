@@ -184,7 +184,7 @@ class Trials:
         return int(reused_pages.sum()) * self.page_tokens / self.prompt_tokens
 
     def slots_at(self, share: float) -> dict[str, int]:
-        """Pools of a share of the endless cache, at least what one request needs; at 1, all and that besides."""
+        """Pools of a share of the endless cache, at least what one request needs; at 1, both."""
         spare = self._own_slots() if share >= 1 else dict.fromkeys(self.least, 0)
         return {
             name: max(self.least[name], ceil(share * held) + spare[name])

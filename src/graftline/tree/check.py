@@ -78,7 +78,7 @@ def check_candidates(state: State, node: Node) -> None:
         pages = evictable(state, node, component)
         kind = 0 if pages.dead_head + pages.dead_tail else 1
         usage = holding.usage
-        wanted = (kind, usage.rank, usage.last_tick, node.start, node.ident, holding.version)
+        wanted = (kind, usage.level, usage.rank, usage.last_tick, node.start, node.ident, holding.version)
         if bool(sum(pages)) != bool(holding.version):
             raise broken("E-6", node, f"'{spec.name}' {pages} with candidate {holding.version}")
         if holding.version and wanted not in state.candidates[component]:

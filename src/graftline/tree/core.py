@@ -8,7 +8,7 @@ from graftline.components import ComponentSpec
 from graftline.errors import ConfigError
 from graftline.key import Namespace, TokensLike, as_tokens
 from graftline.plan import Event, Freed, Held, Insertion, Lease, Match, PoolStats, Tier, TreeStats
-from graftline.policies import EvictionPolicy, Lru
+from graftline.policies import EvictionPolicy, as_policy
 from graftline.tree.check import check
 from graftline.tree.claim import claim, holdings
 from graftline.tree.dump import dump
@@ -16,7 +16,8 @@ from graftline.tree.evict import clear, evict
 from graftline.tree.insert import insert
 from graftline.tree.lease import lease, release, release_components
 from graftline.tree.match import match
-from graftline.tree.protocol import check_specs
+from graftline.tree.protocol import check_session_limits, check_specs
+from graftline.tree.sessions import close_session, fork_session, open_session, register, set_time
 from graftline.tree.state import State
 
 
@@ -26,12 +27,15 @@ class PythonCore:
     Args:
         specs: the components, in the order in which they are reported.
         page_tokens: tokens a page.
-        policy: order of eviction; least recently used by default.
+        policy: order of eviction, or the text that `make_policy` takes; least recently used by default.
         record_events: whether `take_events` has something to give.
         tier: where the values lie; only events and `stats` tell it.
+        session_ttl_s: a session idle for longer is closed (rule S-2).
+        max_sessions: when one more is opened, the one idle longest is closed.
 
     Raises:
-        ConfigError: no component, two of one name, or a page of less than one token.
+        ConfigError: no component, two of one name, a page of less than one token, or a limit that
+            leaves no session.
     """
 
     name = "python"
@@ -41,14 +45,25 @@ class PythonCore:
         specs: Sequence[ComponentSpec],
         *,
         page_tokens: int,
-        policy: EvictionPolicy | None = None,
+        policy: EvictionPolicy | str | None = None,
         record_events: bool = False,
         tier: Tier = Tier.DEVICE,
+        session_ttl_s: float = 3600.0,
+        max_sessions: int = 100_000,
     ) -> None:
         check_specs(specs, page_tokens)
+        check_session_limits(session_ttl_s, max_sessions)
         self.specs = tuple(specs)
         self.page_tokens = page_tokens
-        self._state = State(self.specs, page_tokens, policy or Lru(), record_events, tier)
+        self._state = State(
+            specs=self.specs,
+            page_tokens=page_tokens,
+            policy=as_policy(policy),
+            record_events=record_events,
+            tier=tier,
+            session_ttl_s=session_ttl_s,
+            max_sessions=max_sessions,
+        )
 
     def match(self, namespace: Namespace, tokens: TokensLike, limit_tokens: int | None = None) -> Match:
         """Longest reusable prefix of `tokens`, at most `limit_tokens` long; changes nothing (rule M-1)."""
@@ -99,6 +114,28 @@ class PythonCore:
         """Frees everything that no lease protects (rule E-7)."""
         return clear(self._state)
 
+    def set_time(self, now_s: float) -> tuple[str, ...]:
+        """Tells the time and closes idle sessions (rule S-2)."""
+        return set_time(self._state, now_s)
+
+    def open_session(
+        self, name: str, *, priority: int = 0, expected_return_s: float | None = None
+    ) -> int:
+        """Opens a session, or renews one that is open (rule S-1)."""
+        return open_session(self._state, name, priority, expected_return_s)
+
+    def register(self, handle: int, lease: Lease) -> bool:
+        """Moves a session's frontier to a lease's boundary (rules S-3, S-4)."""
+        return register(self._state, handle, lease.handle)
+
+    def fork_session(self, source_name: str, target_name: str) -> int:
+        """Opens a session with another one's frontier (rule S-6)."""
+        return fork_session(self._state, source_name, target_name)
+
+    def close_session(self, name: str) -> bool:
+        """Closes a session; whether it was open (rule S-1)."""
+        return close_session(self._state, name)
+
     def take_events(self) -> list[Event]:
         """Events since the last call (rule V-1)."""
         events, self._state.events = self._state.events, []
@@ -111,7 +148,13 @@ class PythonCore:
             PoolStats(spec.name, state.tier, c.held, c.leased, c.dead)
             for spec, c in zip(state.specs, state.counters, strict=True)
         )
-        return TreeStats(len(state.nodes), len(state.leases), state.path_pages, pools)
+        return TreeStats(
+            nodes=len(state.nodes),
+            leases=len(state.leases),
+            path_pages=state.path_pages,
+            pools=pools,
+            sessions=len(state.sessions),
+        )
 
     def dump(self) -> str:
         """The tree as text (rule D-1)."""

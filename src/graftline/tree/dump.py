@@ -31,18 +31,26 @@ def node_text(state: State, node: Node) -> str:
         text += f" valid {node.shallowest}..{node.deepest}"
     if node.leases:
         text += f" leases {node.leases}"
+    if node.sessions:
+        text += f" sessions {len(node.sessions)}"
     for index, spec in enumerate(state.specs):
         text += holding_text(spec.name, node.holdings[index])
     return text
 
 
 def holding_text(name: str, holding: Holding) -> str:
-    """Run, slots, locks and last use of one holding; nothing when there is nothing to tell."""
+    """Run, slots, last use, locks and references of one holding; nothing when there is nothing to tell."""
     text = ""
     if len(holding.slots):
         slots = " ".join(str(slot) for slot in holding.slots)
         text += f" | {name} {holding.first}..{holding.end} [{slots}] @{holding.usage.last_tick}"
     if holding.locks:
-        locks = " ".join(f"{first}x{count}" for first, count in sorted(holding.locks.items()))
-        text += f" | {name} locks {locks}"
+        text += f" | {name} locks {places_text(holding.locks)}"
+    if holding.references:
+        text += f" | {name} references {places_text(holding.references)}"
     return text
+
+
+def places_text(places: dict[int, int]) -> str:
+    """What counts from a page on: `2x1 5x3` is 1 from page 2 on, 3 from page 5 on."""
+    return " ".join(f"{first}x{count}" for first, count in sorted(places.items()))

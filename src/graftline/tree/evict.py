@@ -10,9 +10,10 @@ from graftline.plan import Freed, Slots
 from graftline.tree.boundaries import run_start
 from graftline.tree.events import record_removed
 from graftline.tree.liveness import Evictable, evictable, reconsider, reconsider_below
-from graftline.tree.node import NO_SLOTS, Node
+from graftline.tree.node import NO_SLOTS, Holding, Node
+from graftline.tree.ranks import is_spared
 from graftline.tree.split import prune
-from graftline.tree.state import State, holding_of, is_valid
+from graftline.tree.state import NODE, State, holding_of, is_valid
 
 
 class Harvest:
@@ -44,7 +45,8 @@ def evict(state: State, component: int, wanted: int) -> Freed:
         node = coldest(state, component)
         if node is None:
             break
-        missing -= evict_from(state, node, component, missing, harvest)
+        if not is_spared(state, node, component):
+            missing -= evict_from(state, node, component, missing, harvest)
     return harvest.freed()
 
 
@@ -53,7 +55,7 @@ def coldest(state: State, component: int) -> Node | None:
     queue = state.candidates[component]
     while queue:
         if is_valid(state, component, queue[0]):
-            return state.nodes[queue[0][4]]
+            return state.nodes[queue[0][NODE]]
         heapq.heappop(queue)
     return None
 
@@ -82,7 +84,7 @@ def evict_dead(
         drop_path(state, node, node.end - count, "dead", harvest)
         return count
     head = min(wanted, pages.dead_head)
-    tail = min(wanted - head, pages.dead_tail)
+    tail = min(wanted - head, pages.dead_tail, pages_of_equal_rank(holding_of(node, component)))
     if head:
         drop_head(state, node, component, head, "dead", harvest)
     if tail:
@@ -90,6 +92,11 @@ def evict_dead(
         reconsider(state, node)
     prune(state, node)
     return head + tail
+
+
+def pages_of_equal_rank(holding: Holding) -> int:
+    """How many pages can leave from the tail of a run before fewer sessions refer to it (rule P-3)."""
+    return holding.end - max((first for first in holding.references if first < holding.end), default=0)
 
 
 def live_tail(state: State, node: Node) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from graftline.tree.boundaries import deepest_agreed, shallowest_agreed
 from graftline.tree.node import Node
+from graftline.tree.ranks import ask_again
 from graftline.tree.state import State, holding_of, push_candidate
 
 
@@ -119,6 +120,7 @@ def rank_holding(state: State, node: Node, component: int) -> None:
         holding.version = 0
     if len(holding.slots) == 0:
         return
+    ask_again(state, node, component)
     dead_head, dead_tail, live = evictable(state, node, component)
     if not dead_head + dead_tail + live:
         return
@@ -126,7 +128,7 @@ def rank_holding(state: State, node: Node, component: int) -> None:
     state.live_candidates[component] += 1
     kind = 0 if dead_head + dead_tail else 1
     usage = holding.usage
-    candidate = (kind, usage.rank, usage.last_tick, node.start, node.ident, holding.version)
+    candidate = (kind, usage.level, usage.rank, usage.last_tick, node.start, node.ident, holding.version)
     push_candidate(state, component, candidate)
 
 

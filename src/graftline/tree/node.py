@@ -24,19 +24,31 @@ class Holding:
         first: first page held; meaningless while `slots` is empty.
         slots: one slot a page.
         locks: how many leases protect the node from a page on, by that page (rule L-2).
+        references: how many sessions refer to the node from a page on, by that page (rule S-3).
         usage: recency and rank.
         version: number of its valid entry among the eviction candidates.
         leased_pages, dead_pages: what the counters of the tree hold for it.
         lost: whether a value of it was evicted from this node.
     """
 
-    __slots__ = ("dead_pages", "first", "leased_pages", "locks", "lost", "slots", "usage", "version")
+    __slots__ = (
+        "dead_pages",
+        "first",
+        "leased_pages",
+        "locks",
+        "lost",
+        "references",
+        "slots",
+        "usage",
+        "version",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, component: int) -> None:
         self.first = 0
         self.slots: Slots = NO_SLOTS
         self.locks: dict[int, int] = {}
-        self.usage = Usage()
+        self.references: dict[int, int] = {}
+        self.usage = Usage(component)
         self.version = 0
         self.leased_pages = 0
         self.dead_pages = 0
@@ -51,6 +63,10 @@ class Holding:
         """First protected page, or None when no lease protects anything here."""
         return min(self.locks) if self.locks else None
 
+    def sessions(self) -> int:
+        """How many sessions refer to a page of the run."""
+        return sum(count for first, count in self.references.items() if first < self.end)
+
 
 class Node:
     """A run of pages on a path.
@@ -60,6 +76,7 @@ class Node:
         start: pages before this node.
         tokens: token ids of its pages, u32.
         leases: leases whose boundary is the end of this node.
+        sessions: names of the sessions whose frontier is the end of this node.
         shallowest, deepest: hull of the agreed boundaries inside the node, in pages; 0 for none.
         below: shallowest agreed boundary below the node, in pages; 0 for none.
         holdings: what is held, by component.
@@ -76,6 +93,7 @@ class Node:
         "page_keys",
         "pages",
         "parent",
+        "sessions",
         "shallowest",
         "start",
         "tokens",
@@ -92,11 +110,12 @@ class Node:
         self.pages = 0
         self.tokens: Tokens = NO_TOKENS
         self.leases = 0
+        self.sessions: set[str] = set()
         self.shallowest = 0
         self.deepest = 0
         self.below = 0
         self.page_keys: list[bytes] = []
-        self.holdings = [Holding() for _ in range(components)]
+        self.holdings = [Holding(component) for component in range(components)]
 
     @property
     def end(self) -> int:

@@ -52,6 +52,23 @@ class TreeCore(Protocol):
     def clear(self) -> Freed:
         """Frees everything that no lease protects."""
 
+    def set_time(self, now_s: float) -> tuple[str, ...]:
+        """Tells the time, which never goes back; returns the names of the idle sessions that it closed."""
+
+    def open_session(
+        self, name: str, *, priority: int = 0, expected_return_s: float | None = None
+    ) -> int:
+        """Opens or renews a session; returns its handle. See `graftline.tree.sessions`."""
+
+    def register(self, handle: int, lease: Lease) -> bool:
+        """Moves a session's frontier to a lease's boundary; False when the session was closed."""
+
+    def fork_session(self, source_name: str, target_name: str) -> int:
+        """Gives one session the frontier of another; returns its handle."""
+
+    def close_session(self, name: str) -> bool:
+        """Closes a session; whether it was open."""
+
     def take_events(self) -> list[Event]:
         """Events since the last call, oldest first; always empty when recording is off."""
 
@@ -76,3 +93,15 @@ def check_specs(specs: Sequence[ComponentSpec], page_tokens: int) -> None:
     names = [spec.name for spec in specs]
     if not names or len(set(names)) != len(names):
         raise ConfigError(f"components {names}: at least one is needed, each with a name of its own")
+
+
+def check_session_limits(session_ttl_s: float, max_sessions: int) -> None:
+    """What would leave no session open.
+
+    Raises:
+        ConfigError: a time-to-live that is not more than 0, or a limit of less than one session.
+    """
+    if not session_ttl_s > 0:
+        raise ConfigError(f"session_ttl_s is {session_ttl_s}, it must be more than 0")
+    if max_sessions < 1:
+        raise ConfigError(f"max_sessions is {max_sessions}, it must be at least 1")

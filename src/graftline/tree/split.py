@@ -10,7 +10,7 @@ from graftline.tree.state import State, holding_of
 def split(state: State, node: Node, at_page: int) -> Node:
     """Cuts a node in two and returns the upper half; `node` stays the deeper half (rule T-5).
 
-    Runs, locks and usage are cut with it. Cost: O(components + log candidates).
+    Runs, locks, references and usage are cut with it. Cost: O(components + log candidates).
     """
     upper = Node(state.next_ident(), node.namespace, node.parent, node.start, len(state.specs))
     cut = at_page - node.start
@@ -36,14 +36,20 @@ def split_holding(lower: Holding, upper: Holding, at_page: int) -> None:
     """Cuts what one component holds at a page."""
     upper.usage = lower.usage.copy()
     upper.lost = lower.lost
-    for first, count in sorted(lower.locks.items()):
-        if first < at_page:
-            upper.locks[first] = count
-            del lower.locks[first]
-            lower.locks[at_page] = lower.locks.get(at_page, 0) + count
+    split_places(lower.locks, upper.locks, at_page)
+    split_places(lower.references, upper.references, at_page)
     kept = max(0, min(at_page - lower.first, len(lower.slots)))
     upper.first, upper.slots = lower.first, lower.slots[:kept]
     lower.first, lower.slots = lower.first + kept, lower.slots[kept:]
+
+
+def split_places(lower: dict[int, int], upper: dict[int, int], at_page: int) -> None:
+    """Cuts what counts from a page on at a page (rule L-2)."""
+    for first, count in sorted(lower.items()):
+        if first < at_page:
+            upper[first] = count
+            del lower[first]
+            lower[at_page] = lower.get(at_page, 0) + count
 
 
 def prune(state: State, node: Node) -> None:
@@ -60,13 +66,15 @@ def prune(state: State, node: Node) -> None:
 
 
 def trim(state: State, node: Node, end: int) -> None:
-    """Cuts the pages from `end` on, of which nothing is held."""
+    """Cuts the pages from `end` on, of which nothing is held, with the references on them (rule S-5)."""
     if end == node.end:
         return
     state.path_pages -= node.end - end
     node.pages = end - node.start
     node.tokens = node.tokens[: node.pages * state.page_tokens].copy()
     del node.page_keys[node.pages :]
+    for holding in node.holdings:
+        holding.references = {first: n for first, n in holding.references.items() if first < end}
     reconsider(state, node)
 
 
@@ -85,5 +93,15 @@ def remove(state: State, node: Node) -> Node:
     del parent.children[state.child_key(node.tokens)]
     del state.nodes[node.ident]
     state.path_pages -= node.pages
+    move_frontiers(state, node, parent)
     rank_node(state, parent)
     return parent
+
+
+def move_frontiers(state: State, node: Node, parent: Node) -> None:
+    """Sessions that ended at a node that leaves end at its parent from now on (rule S-5)."""
+    for name in node.sessions:
+        state.sessions[name].node = parent if parent.parent is not None else None
+    if parent.parent is not None:
+        parent.sessions |= node.sessions
+    node.sessions = set()

@@ -15,8 +15,9 @@ from graftline.plan import Event, Tier
 from graftline.policies import EvictionPolicy
 from graftline.tree.node import Holding, Node
 
-# One candidate for eviction: (0 for dead and 1 for live values, rank, tick, start, node, version).
-Candidate = tuple[int, float, int, int, int, int]
+# One candidate for eviction: (0 for dead and 1 for live values, level, rank, tick, start, node, version).
+Candidate = tuple[int, int, float, int, int, int, int]
+NODE, VERSION = 5, 6
 
 
 @dataclass(slots=True)
@@ -26,6 +27,25 @@ class LeaseRecord:
     node: Node
     boundary: int
     components: set[int]
+
+
+@dataclass(slots=True)
+class SessionRecord:
+    """An open session; rules S-1 to S-7.
+
+    Attributes:
+        priority, expected_return_s: its hints; None for a return that nobody told.
+        last_s: when it was opened, registered or forked into last.
+        node: node at whose end its frontier is; None where nothing of its path is left.
+        boundary: the boundary that was registered last, in pages; the references start where it needs pages.
+    """
+
+    handle: int
+    priority: int
+    expected_return_s: float | None
+    last_s: float
+    node: Node | None = None
+    boundary: int = 0
 
 
 @dataclass(slots=True)
@@ -41,7 +61,8 @@ class Counters:
 class State:
     """Everything that the core knows.
 
-    `clock` counts uses (rule P-1); `idents` gives handles that are never used twice (rule T-6).
+    `clock` counts uses (rule P-1); `idents` gives handles that are never used twice (rule T-6). `sessions`
+    are in the order of `last_s`, the one idle longest first; `names` finds them by their handle.
     """
 
     specs: tuple[ComponentSpec, ...]
@@ -49,21 +70,27 @@ class State:
     policy: EvictionPolicy
     record_events: bool
     tier: Tier
+    session_ttl_s: float
+    max_sessions: int
     nodes: dict[int, Node] = field(default_factory=dict)
     roots: dict[Namespace, Node] = field(default_factory=dict)
     leases: dict[int, LeaseRecord] = field(default_factory=dict)
+    sessions: dict[str, SessionRecord] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
     candidates: list[list[Candidate]] = field(default_factory=list)
     live_candidates: list[int] = field(default_factory=list)
     counters: list[Counters] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     path_pages: int = 0
     clock: int = 0
+    now_s: float = 0.0
     idents: int = 0
 
     def __post_init__(self) -> None:
         self.candidates = [[] for _ in self.specs]
         self.live_candidates = [0 for _ in self.specs]
         self.counters = [Counters() for _ in self.specs]
+        self.policy.bind(self.specs)
 
     # -- small questions -------------------------------------------------------------------------
 
@@ -164,5 +191,5 @@ def push_candidate(state: State, component: int, candidate: Candidate) -> None:
 
 def is_valid(state: State, component: int, candidate: Candidate) -> bool:
     """Whether a candidate still describes its node."""
-    node = state.nodes.get(candidate[4])
-    return node is not None and holding_of(node, component).version == candidate[5]
+    node = state.nodes.get(candidate[NODE])
+    return node is not None and holding_of(node, component).version == candidate[VERSION]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from graftline.plan import Held
 from graftline.tree.liveness import rank_holding
 from graftline.tree.node import Holding, Node
+from graftline.tree.ranks import ask, tell_place
 from graftline.tree.state import State, holding_of, path_up
 
 
@@ -40,7 +41,11 @@ def touch_holding(state: State, node: Node, component: int) -> None:
     """One use of one holding."""
     state.clock += 1
     usage = holding_of(node, component).usage
+    gap_ticks, gap_s = state.clock - usage.last_tick, state.now_s - usage.last_s
     usage.last_tick = state.clock
+    usage.last_s = state.now_s
     usage.uses += 1
-    usage.rank = state.policy.rank(usage)
+    tell_place(node, component)
+    state.policy.touch(usage, gap_ticks, gap_s)
+    ask(state, node, component)
     rank_holding(state, node, component)

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from graftline.components import Checkpoint, Chunk, Full, ReuseRule, Window
 from graftline.components.agree import deepest_boundary
 from graftline.errors import ConfigError
-from graftline.key import Namespace, page_keys
 from graftline.tiers.store.groups import Group
 from graftline.tiers.store.lookup import Bounds, Lookup, StoredComponent
 from graftline.tiers.store.objects import ObjectLayout, Path, layout_digest
+from tiers.store.support import path
 
 PAGE_TOKENS = 2
-SEED = Namespace().seed()
 
 
 class Ledge(ReuseRule):
@@ -27,8 +26,7 @@ class Ledge(ReuseRule):
 
 
 def path_of(pages: int) -> Path:
-    tokens = np.arange(pages * PAGE_TOKENS, dtype=np.uint32)
-    return Path(tokens, SEED, list(page_keys(SEED, tokens, PAGE_TOKENS)), PAGE_TOKENS)
+    return path(pages, page_tokens=PAGE_TOKENS)
 
 
 def component(name: str, rule: ReuseRule, group_pages: int = 1) -> StoredComponent:

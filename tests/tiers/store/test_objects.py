@@ -11,14 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graftline.errors import ConfigError
-from graftline.key import Namespace, page_keys
 from graftline.tiers.store.groups import GROUP_PAGES_MAX, Group
 from graftline.tiers.store.objects import (
     BAD_REASONS,
     CHECKSUM_BYTES,
     BadObjectError,
-    ObjectLayout,
-    Path,
     blank,
     decode,
     encode,
@@ -26,19 +23,7 @@ from graftline.tiers.store.objects import (
     object_key,
     seal,
 )
-
-PAGE_TOKENS = 4
-LAYOUT = ObjectLayout("full", layout_digest("k f16 2x8, v f16 2x8", 4, 2), PAGE_TOKENS, 24)
-
-
-def path(pages: int = 6, salt: str = "", first_token: int = 100) -> Path:
-    tokens = np.arange(first_token, first_token + pages * PAGE_TOKENS, dtype=np.uint32)
-    seed = Namespace(salt=salt).seed()
-    return Path(tokens, seed, list(page_keys(seed, tokens, PAGE_TOKENS)), PAGE_TOKENS)
-
-
-def values(pages: int, layout: ObjectLayout = LAYOUT) -> np.ndarray:
-    return np.random.default_rng(7).integers(0, 256, (pages, layout.slot_bytes), dtype=np.uint8)
+from tiers.store.support import LAYOUT, PAGE_TOKENS, path, values
 
 
 def reason_of(layout, place, data) -> str:

@@ -1,8 +1,8 @@
 """Makes room in a store's folder: the objects that were used longest ago leave first.
 
-An object's time of change is the time of its last use. All objects are looked at once, and the coldest are kept in a
-queue; while it lasts nothing is looked at again, for whatever was used or written since is warmer than all that is
-in it. One process at a time makes room, under a lock on the file `lock`.
+The time of change of an object's file is the time of its last use. All objects are looked at once, and the
+coldest are kept in a queue; while it lasts nothing is looked at again, for whatever was used or written
+since is warmer than all that is in it. One process at a time makes room, under a lock on the file `lock`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from heapq import nsmallest
 from pathlib import Path
 
+from graftline.tiers.store.base import StoreError
 from graftline.tiers.store.file_usage import Usage, Used
 
 QUEUE_MAX = 1 << 16
 LOCK_WAIT_S = 1.0
 _LOCK_STEP_S = 0.005
 _NAME_LETTERS = 64
+_COUNTS_MAX = 4  # in one making of room
 
 
 def objects_in(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -50,7 +52,7 @@ class Room:
         scratch: gives names for new files.
     """
 
-    def __init__(self, root: Path, usage: Usage, scratch: Callable[[], Path]) -> None:
+    def __init__(self, root: Path, usage: Usage, scratch: Callable[[], str]) -> None:
         self._root = root
         self._usage = usage
         self._scratch = scratch
@@ -61,7 +63,7 @@ class Room:
         """Removes the coldest until at most `target_bytes` are left, if there are more than `start_bytes`.
 
         Returns:
-            Whether at most `start_bytes` are left; False also when another process holds the lock for too long.
+            Whether at most `start_bytes` are left; False also when another process holds the lock too long.
         Raises:
             OSError: the folder cannot be read or written.
         """
@@ -79,15 +81,14 @@ class Room:
             return self._count() if locked else None
 
     def _remove_down_to(self, target_bytes: int) -> Used:
-        counted = False
-        while (used := self._usage.read() or self._count()).stored_bytes > target_bytes:
-            if not self._coldest:
-                if counted:
-                    break
-                self._count()
-                counted = True
-            else:
+        used = self._usage.read() or self._count()
+        for _ in range(_COUNTS_MAX):
+            while self._coldest and used.stored_bytes > target_bytes:
                 self._remove_coldest(used.stored_bytes - target_bytes)
+                used = self._usage.read() or self._count()
+            if used.stored_bytes <= target_bytes:
+                break
+            used = self._count()  # the queue is used up, or what is left was used meanwhile
         return used
 
     def _remove_coldest(self, wanted_bytes: int) -> None:
@@ -104,8 +105,15 @@ class Room:
         self._usage.add(-freed, -removed)
 
     def _count(self) -> Used:
-        """Looks at every object; fills the queue and starts the shared count again."""
+        """Looks at every object and starts the shared count again."""
         since = self._usage.mark()
+        counted = self.look()
+        with suppress(OSError, StoreError):  # a full disk: room can be made all the same
+            self._usage.reset(counted, since, self._scratch())
+        return self._usage.read() or counted
+
+    def look(self) -> Used:
+        """Looks at every object and fills the queue; changes nothing."""
         found = []
         for entry in objects_in(self._root / "objects"):
             try:
@@ -114,8 +122,7 @@ class Room:
                 continue
             found.append((status.st_mtime_ns, status.st_size, entry.path))
         self._coldest = nsmallest(QUEUE_MAX, found)[::-1]
-        self._usage.reset(Used(sum(size for _, size, _ in found), len(found)), since, self._scratch())
-        return self._usage.read() or Used(0, 0)
+        return Used(sum(size for _, size, _ in found), len(found))
 
     @contextmanager
     def _folder_lock(self) -> Iterator[bool]:

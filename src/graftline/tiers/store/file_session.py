@@ -1,7 +1,8 @@
 """Temporary files of one process in a store's folder, and the sweeping of those whose process died.
 
-Each opened store has a session: a locked file `tmp/ID.lock`. Its temporary files are `tmp/ID-N`. The lock goes with
-the process, however that ends and in whatever container it ran; so a lock that can be taken belongs to nobody.
+Each opened store has a session: a locked file `tmp/ID.lock`. Its temporary files are `tmp/ID-N`. The lock
+goes with the process, however that ends and in whatever container it ran; a lock that can be taken belongs
+to nobody.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ class Session:
         while True:  # a sweeper may take a new lock in the moment before its owner does
             self._id = uuid.uuid4().hex
             self._lock_path = folder / (self._id + LOCK_SUFFIX)
+            self._prefix = str(folder / f"{self._id}-")
             self._fd = os.open(self._lock_path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
             if _try_lock(self._fd) and self.alive():
                 return
             os.close(self._fd)
 
-    def scratch(self) -> Path:
-        """A name that nobody else uses."""
-        return self._folder / f"{self._id}-{next(self._numbers)}"
+    def scratch(self) -> str:
+        """A path that nobody else uses."""
+        return f"{self._prefix}{next(self._numbers)}"
 
     def alive(self) -> bool:
         """Whether the lock is still there: not so after the folder was deleted."""

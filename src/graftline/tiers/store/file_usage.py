@@ -1,9 +1,9 @@
 """How many bytes and objects a folder holds, shared by all processes that write there, without a lock.
 
-The file `usage` is a list of changes, 16 bytes each (bytes and objects, signed), that everyone appends to; appends
-of this size are not torn. A process reads only what came since it last looked. A change is written before the
-object appears and after it went, so that a process killed between the two leaves the sum too high, never too low:
-room is then made earlier, and counting anew while making room mends it.
+The file `usage` is a list of changes, 16 bytes each (bytes and objects, signed), that everyone appends to;
+appends of this size are not torn. A process reads only what came since it last looked. A change is written
+before the object appears and after it went, so that a process killed between the two leaves the sum too
+high, never too low: room is then made earlier, and counting anew while making room mends it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Usage:
         with self._lock:
             return os.fstat(self._fd).st_size if self._open() else 0
 
-    def reset(self, counted: Used, since: int, scratch: Path) -> None:
+    def reset(self, counted: Used, since: int, scratch: str) -> None:
         """Starts the list again with what was counted, under the lock of the folder.
 
         Args:
@@ -72,8 +72,8 @@ class Usage:
         with self._lock:
             added = self._added_since(since) if self._open() else Used(0, 0)
             total = Used(counted.stored_bytes + added.stored_bytes, counted.objects + added.objects)
-            scratch.write_bytes(_CHANGE.pack(total.stored_bytes, total.objects))
-            scratch.replace(self._path)
+            Path(scratch).write_bytes(_CHANGE.pack(total.stored_bytes, total.objects))
+            os.replace(scratch, self._path)
             self._open()
 
     def close(self) -> None:
@@ -88,7 +88,9 @@ class Usage:
     def _added_since(self, offset: int) -> Used:
         data = os.pread(self._fd, os.fstat(self._fd).st_size - offset, offset)
         changes = list(_CHANGE.iter_unpack(data[: len(data) // _CHANGE.size * _CHANGE.size]))
-        return Used(sum(max(0, change[0]) for change in changes), sum(max(0, change[1]) for change in changes))
+        return Used(
+            sum(max(0, change[0]) for change in changes), sum(max(0, change[1]) for change in changes)
+        )
 
     def _sum(self) -> Used:
         size = os.fstat(self._fd).st_size

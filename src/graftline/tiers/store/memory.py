@@ -1,4 +1,4 @@
-"""A store inside the process: bounded, least recently used leaves first. For tests, benches and trying out."""
+"""A store inside the process: bounded, least recently used leaves first. For tests and trying out."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class RedisStore:
         expiry = self._options.ttl_s or None
 
         def write(pipe: Pipeline, i: int) -> None:
-            pipe.set(self._name(keys[i]), memoryview(values[i]), ex=expiry)
+            pipe.set(self._name(keys[i]), memoryview(values[i]).cast("B"), ex=expiry)
 
         return [answer is True for answer in self._pipelined(keys, sizes, write)]
 

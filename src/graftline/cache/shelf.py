@@ -1,0 +1,235 @@
+"""What a cache keeps in a store: its components as objects, and the writing of them (rule B-1 and on)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from graftline.cache.link import Link
+from graftline.cache.residency import Residency, residency
+from graftline.key import Namespace, Tokens, page_keys
+from graftline.plan import Lease, Slots, Tier
+from graftline.tiers import CopyThread, Ticket
+from graftline.tiers.store.base import Key
+from graftline.tiers.store.chain import ChainStore
+from graftline.tiers.store.groups import Group
+from graftline.tiers.store.lookup import StoredComponent
+from graftline.tiers.store.objects import ObjectLayout, ObjectPlace, Path, blank, layout_digest, seal
+from graftline.tiers.store.reader import ObjectGot
+
+KEYS_REMEMBERED = 65_536
+PUT_BYTES = 16 * 2**20
+"""Most bytes of objects in one `put`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """The store tier.
+
+    Attributes:
+        chain: the stores, near first.
+        readers: threads that look up and read.
+        queue_max: most reads, and most writes, that wait; beyond that they are dropped and counted.
+        object_bytes: about how large an object of grouped pages is to be.
+    """
+
+    chain: ChainStore
+    readers: int = 2
+    queue_max: int = 64
+    object_bytes: int = 256 * 1024
+
+
+class Known:
+    """Keys that are in the store as far as this process knows; bounded, oldest forgotten. For any thread."""
+
+    def __init__(self, most: int = KEYS_REMEMBERED) -> None:
+        self._keys: OrderedDict[Key, None] = OrderedDict()
+        self._most = most
+        self._lock = threading.Lock()
+
+    def unknown(self, keys: Sequence[Key]) -> list[int]:
+        """Places of the keys that are not known."""
+        with self._lock:
+            return [place for place, key in enumerate(keys) if key not in self._keys]
+
+    def add(self, keys: Sequence[Key]) -> None:
+        """They are there."""
+        with self._lock:
+            for key in keys:
+                self._keys[key] = None
+                self._keys.move_to_end(key)
+            while len(self._keys) > self._most:
+                self._keys.popitem(last=False)
+
+    def forget(self, key: Key) -> None:
+        """It is not there after all."""
+        with self._lock:
+            self._keys.pop(key, None)
+
+    def clear(self) -> None:
+        """Nothing is known."""
+        with self._lock:
+            self._keys.clear()
+
+
+@dataclass(slots=True)
+class Write:
+    """One boundary on its way to the store."""
+
+    source: Lease
+    ticket: Ticket
+    written: list[tuple[str, int]] = field(default_factory=list)
+    refused: int = 0
+    seconds: float = 0.0
+
+
+class Shelf:
+    """The store as one cache uses it. Owned by the cache's thread, but for the jobs that it queues.
+
+    Attributes:
+        chain: the stores.
+        components: how each component lies in the store, in the order of the cache.
+        reads: threads that look up and read.
+    """
+
+    def __init__(self, link: Link, config: StoreConfig, reads: CopyThread, writes: CopyThread) -> None:
+        self.chain = config.chain
+        self.reads = reads
+        self.known = Known()
+        self._link = link
+        self._writes = writes
+        self._running: list[Write] = []
+        self.components = []
+        for spec in link.device.components:
+            pool = link.host_rows[spec.name]
+            group = Group(1)
+            if spec.rule.prefix_closed:
+                group = Group.for_slots(pool.slot_bytes, config.object_bytes)
+            digest = layout_digest(pool.layout, link.host.page_tokens, group.pages)
+            layout = ObjectLayout(spec.name, digest, link.host.page_tokens, pool.slot_bytes)
+            self.components.append(StoredComponent(spec.rule, layout, group))
+
+    @property
+    def writing(self) -> int:
+        """Boundaries on their way to the store."""
+        return len(self._running)
+
+    def path(self, namespace: Namespace, tokens: Tokens) -> Path:
+        """Names of a path's pages. Cost: SHA-256 over the tokens."""
+        page = self._link.host.page_tokens
+        seed = namespace.seed()
+        return Path(tokens, seed, list(page_keys(seed, tokens, page)), page)
+
+    def write(self, namespace: Namespace, tokens: Tokens) -> None:
+        """Queues what one boundary of the host needs; what the store is known to have is left out.
+
+        Args:
+            tokens: whole pages up to the boundary; never written to.
+        """
+        host = self._link.host
+        found = residency(host, namespace, tokens)
+        if found.match.boundary_tokens != len(tokens):
+            return
+        source = host.core.claim(found.match, len(tokens))
+        write = Write(source, Ticket())
+        ticket = self._writes.submit(lambda: self._write(write, namespace, tokens, found))
+        if ticket is None:
+            host.core.release(source)
+            self._link.flow.drop(Tier.HOST, Tier.STORE, "queue full")
+            return
+        write.ticket = ticket
+        self._running.append(write)
+
+    def fill(self, gots: Sequence[ObjectGot]) -> None:
+        """Queues what came from a farther store for the nearer ones; from any thread."""
+        near = self.chain.stores[0].url
+        farther = [one for one in gots if one.got.source != near]
+        if farther:
+            keys, values = [one.read.key for one in farther], [one.got for one in farther]
+            self._writes.submit(lambda: self.chain.fill(keys, values))
+
+    def pump(self) -> None:
+        """Ends the writes that are done."""
+        running, self._running = self._running, []
+        for write in running:
+            if not write.ticket.done:
+                self._running.append(write)
+                continue
+            self._link.host.core.release(write.source)
+            self._book(write)
+
+    def wait(self) -> None:
+        """Waits for the writes that are on their way."""
+        for write in self._running:
+            write.ticket.wait()
+        self.pump()
+
+    # -- on the writing thread -----------------------------------------------------------------------------
+
+    def _write(self, write: Write, namespace: Namespace, tokens: Tokens, found: Residency) -> None:
+        started = time.perf_counter()
+        path = self.path(namespace, tokens)
+        wanted = [
+            (index, path.place(component.first_page(end), end))
+            for index, component in enumerate(self.components)
+            for end in component.ends(0, len(path.keys))
+        ]
+        keys = [self.components[index].layout.key(place.chain_key) for index, place in wanted]
+        missing = self.known.unknown(keys)
+        if missing:
+            there = self.chain.exists([keys[place] for place in missing])
+            self.known.add([keys[place] for place, is_there in zip(missing, there, strict=True) if is_there])
+            missing = [place for place, is_there in zip(missing, there, strict=True) if not is_there]
+        while missing:
+            missing = self._put_some(write, missing, keys, wanted, found)
+        write.seconds = time.perf_counter() - started
+
+    def _put_some(
+        self,
+        write: Write,
+        missing: list[int],
+        keys: list[Key],
+        wanted: list[tuple[int, ObjectPlace]],
+        found: Residency,
+    ) -> list[int]:
+        """Writes objects up to a bounded number of bytes; returns what is left."""
+        batch: list[int] = []
+        objects: list[memoryview] = []
+        while missing and sum(map(len, objects)) < PUT_BYTES:
+            batch.append(missing[0])
+            objects.append(self._object(*wanted[missing[0]], found))
+            missing = missing[1:]
+        done = self.chain.put([keys[place] for place in batch], objects)
+        self.known.add([keys[place] for place, ok in zip(batch, done, strict=True) if ok])
+        for place, data, ok in zip(batch, objects, done, strict=True):
+            if ok:
+                name = self.components[wanted[place][0]].layout.component
+                write.written.append((name, len(data)))
+            else:
+                write.refused += 1
+        return missing
+
+    def _object(self, index: int, place: ObjectPlace, found: Residency) -> memoryview:
+        layout = self.components[index].layout
+        pages = len(place.tokens) // layout.page_tokens
+        end = place.first_page + pages
+        slots: Slots = found.slots(layout.component, end)[place.first_page :]
+        data, rows = blank(layout, place)
+        self._link.host_rows[layout.component].export_rows(slots, rows)
+        seal(data)
+        return data
+
+    def _book(self, write: Write) -> None:
+        flow = self._link.flow
+        error = write.ticket.error
+        if error is not None:
+            flow.drop(Tier.HOST, Tier.STORE, getattr(error, "reason", "failed"))
+        for name, object_bytes in write.written:
+            flow.pages[name, Tier.HOST, Tier.STORE] += 1
+            flow.bytes[name, Tier.HOST, Tier.STORE] += object_bytes
+        if write.refused:
+            flow.dropped[Tier.HOST, Tier.STORE, "refused"] += write.refused
+        flow.took(Tier.HOST, Tier.STORE, write.seconds)

@@ -1,0 +1,86 @@
+"""Reads objects out of stores and takes only what is proved to be right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from graftline.tiers.device import Rows
+from graftline.tiers.store.chain import ChainStore, Got
+from graftline.tiers.store.lookup import ObjectRead, StoredComponent
+from graftline.tiers.store.objects import BadObjectError, decode
+
+BATCH_BYTES = 32 * 2**20
+"""Most bytes of objects that one call asks for, unless a single object is larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectGot:
+    """One object read.
+
+    Attributes:
+        read: what was asked for. rows: its values, read-only, row i is page `read.place.first_page + i`;
+        None when no store had a good one. got: its bytes and where they came from; for `ChainStore.fill`.
+    """
+
+    read: ObjectRead
+    rows: Rows | None
+    got: Got
+
+
+def read_objects(
+    stores: ChainStore,
+    components: Sequence[StoredComponent],
+    reads: Sequence[ObjectRead],
+    deadline_s: float | None = None,
+) -> Iterator[ObjectGot]:
+    """Reads objects in batches, and gives each as soon as its batch is there.
+
+    What is missing, cut, damaged, swapped or foreign comes with None for its rows; the stores count the
+    reason.
+
+    Args:
+        stores: where to read.
+        components: those of the lookup that the reads came from.
+        reads: what to read.
+        deadline_s: for all of them together; None leaves each call to its guard.
+    Raises:
+        StoreError: a call failed in every store.
+    """
+    end_s = None if deadline_s is None else time.monotonic() + deadline_s
+    for batch in _batches(reads):
+        left_s = None if end_s is None else max(0.0, end_s - time.monotonic())
+        yield from _read_batch(stores, components, batch, left_s)
+
+
+def _read_batch(
+    stores: ChainStore, components: Sequence[StoredComponent], batch: list[ObjectRead], left_s: float | None
+) -> Iterator[ObjectGot]:
+    rows: list[Rows | None] = [None] * len(batch)
+
+    def check(index: int, data: memoryview) -> str:
+        read = batch[index]
+        try:
+            rows[index] = decode(components[read.component].layout, read.place, data)
+        except BadObjectError as error:
+            return error.reason
+        return ""
+
+    gots = stores.get_checked(
+        [read.key for read in batch], [read.object_bytes for read in batch], check, left_s
+    )
+    yield from map(ObjectGot, batch, rows, gots)
+
+
+def _batches(reads: Sequence[ObjectRead]) -> Iterator[list[ObjectRead]]:
+    batch: list[ObjectRead] = []
+    batch_bytes = 0
+    for read in reads:
+        if batch and batch_bytes + read.object_bytes > BATCH_BYTES:
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(read)
+        batch_bytes += read.object_bytes
+    if batch:
+        yield batch

@@ -1,0 +1,5 @@
+"""Tests of the stores."""
+
+import pytest
+
+pytest.register_assert_rewrite("tiers.store.conformance")
