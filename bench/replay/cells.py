@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,23 +23,35 @@ from graftline.replay.forest import Passages, passages
 from graftline.replay.sweep import endless_slots, optimum, sizes
 
 SCHEMA = 2
-CODE = ("src/graftline", "crates/core/src")
+AHEAD = ("forest", "optimum", "prices", "requests", "tokens", "formats", "lines", "texts", "compositions")
+"""Modules of the replay on which the optimum depends; nothing of the cache is among them."""
+CACHE = ("cache", "components", "policies", "replay", "tree")
 TOKEN_BYTES = 32 << 10
 STATE_BYTES = 16 << 20
-"""Sizes that bytes are told with: 32 KiB a token of each component, 16 MiB a state; of no model in particular."""
+"""What bytes are told with: a token of each component, and a state; of no model in particular."""
 
 Cell = dict[str, Any]
 
 
-def code_digest() -> str:
-    """Names the code of the cache and the replay."""
+def digest_of(paths: Iterable[Path]) -> str:
+    """Names the content of files."""
     digest = hashlib.sha256()
-    for folder in CODE:
-        for path in sorted((ROOT / folder).rglob("*")):
-            parts = path.relative_to(ROOT).parts
-            if path.suffix in (".py", ".rs") and not {"server", "engine", "zoo", "cli"} & set(parts):
-                digest.update(path.read_bytes())
+    for path in sorted(paths):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def code_ahead() -> str:
+    """Names the code of the optimum."""
+    source = ROOT / "src" / "graftline"
+    return digest_of([*(source / "components").glob("*.py"), *(source / "replay" / f"{n}.py" for n in AHEAD)])
+
+
+def code_of_cache() -> str:
+    """Names the code of the cache, both cores, and of the replay."""
+    source = ROOT / "src" / "graftline"
+    python = [path for folder in CACHE for path in (source / folder).glob("*.py")]
+    return digest_of([*python, *(ROOT / "crates" / "core" / "src").rglob("*.rs")])
 
 
 @dataclass(slots=True)
@@ -49,29 +61,38 @@ class Cells:
     Attributes:
         folder: where they lie.
         again: policies whose cells are computed anew; `all` for everything.
-        code: the code in use.
+        code_ahead: the code of the optimum.
+        code: the code of everything.
         older: how many cells came from older code.
         computed: how many were computed now.
     """
 
     folder: Path
     again: tuple[str, ...] = ()
-    code: str = field(default_factory=code_digest)
+    code_ahead: str = field(default_factory=code_ahead)
+    code: str = field(default_factory=code_of_cache)
     older: int = 0
     computed: int = 0
 
     def get(self, name: str, policy: str, make: Callable[[], Cell]) -> Cell:
-        """A cell: kept, or computed and kept. It is written whole or not at all."""
+        """A cell: kept, or computed and kept. It is written whole or not at all.
+
+        Args:
+            name: of the cell.
+            policy: whose figure it is; empty for an endless cache, `optimum` for that.
+            make: computes it.
+        """
+        code = self.code_ahead if policy == "optimum" else self.code
         path = self.folder / f"{safe(name)}.json"
-        if path.exists() and "all" not in self.again and (not policy or policy not in self.again):
+        if path.exists() and not {"all", policy} & set(self.again):
             found: Cell = json.loads(path.read_text())
             if found["schema"] == SCHEMA:
-                self.older += found["code"] != self.code
+                self.older += found["code"] != code
                 return found["cell"]
         cell = make()
         self.folder.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
-        part.write_text(json.dumps({"schema": SCHEMA, "code": self.code, "cell": cell}))
+        part.write_text(json.dumps({"schema": SCHEMA, "code": code, "cell": cell}))
         os.replace(part, path)
         self.computed += 1
         return cell
@@ -113,7 +134,9 @@ class TraceCells:
     def optimum(self, text: str, capacity: float) -> Cell:
         """The optimum at one size."""
         return self.cells.get(
-            f"{self.name}-{text}-{capacity}", "", lambda: self._optimum(parse_composition(text), capacity)
+            f"{self.name}-{text}-{capacity}",
+            "optimum",
+            lambda: self._optimum(parse_composition(text), capacity),
         )
 
     def run(self, text: str, capacity: float, policy: str) -> Cell:
@@ -184,7 +207,7 @@ def bytes_a_slot(composition: Composition, page_tokens: int) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run beside the optimum and beside the least recently used order; rates are shares of prompt tokens."""
+    """One run beside the optimum and beside `lru`; rates are shares of the prompt tokens."""
 
     trace: str
     composition: str

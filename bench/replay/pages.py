@@ -15,6 +15,15 @@ TIE = 0.0005
 """Rates closer than this count as equal."""
 
 
+INTRODUCTION = f"""\
+Written by `make bench-replay`: one request at a time through the real cache, without a model. A hit rate is
+the share of prompt tokens that need not be computed. Capacities are percent of what an endless cache would
+hold in each pool. The optimum knows the future: it is exact for `full`, and a bound that is proven to be one
+for more components (`<=`). "Gap closed" is the share of the way from `lru` to the optimum. Bytes are told
+with {TOKEN_BYTES >> 10} KiB a token of each component and {STATE_BYTES >> 20} MiB a state.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What the pages tell besides the rows."""
@@ -51,10 +60,7 @@ def overview(rows: Sequence[Row], traces: Sequence[str], told: Told) -> str:
     """The first page."""
     parts = [
         "# Replays of public traces\n",
-        "Written by `make bench-replay`; one request at a time through the real cache, without a model. A hit rate is the share of"
-        " prompt tokens that need not be computed. Capacities are percent of what an endless cache would hold in each pool. The"
-        ' optimum is exact for `full`, a proven bound for more components (`<=`). "Gap closed" is the share of the way from `lru` to the'
-        f" optimum. Bytes are told with {TOKEN_BYTES >> 10} KiB a token of each component and {STATE_BYTES >> 20} MiB a state.\n",
+        INTRODUCTION,
     ]
     if told.quick:
         parts.append(f"**Only the first {told.quick:,} requests of each trace.**\n")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
+from typing import Any
 
 from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, ReuseRule, Window
 from graftline.plan import Tier
-from graftline.policies import EvictionPolicy, Lru, Usage
+from graftline.policies import EvictionPolicy, Session, Usage, make_policy
 from graftline.tree import PythonCore, TreeCore
+
+SESSION_TTL_S = 50.0
+MAX_SESSIONS = 3
 
 
 class Half(ReuseRule):
@@ -53,6 +57,55 @@ class FewestUses(EvictionPolicy):
         return float(usage.uses)
 
 
+class Everything(EvictionPolicy):
+    """Ranks by all that a policy is told, learns from uses, and spares every third run once (P-4)."""
+
+    name = "everything"
+
+    def __init__(self) -> None:
+        self.seen = 0.0
+
+    def touch(self, usage: Usage, gap_ticks: int, gap_s: float) -> None:
+        self.seen = self.seen / 2 + gap_ticks % 5 + gap_s
+        usage.weight += self.seen
+
+    def level(self, usage: Usage) -> int:
+        return (usage.sessions + usage.priority) % 3
+
+    def rank(self, usage: Usage) -> float:
+        place = usage.start_page + 2 * usage.end_page + 3 * usage.children + 5 * usage.component
+        return usage.weight + self.seen + place + usage.return_s + usage.last_s - usage.last_tick
+
+    def rerank(self, usage: Usage, now_s: float, clock: int) -> float:
+        return usage.rank + (now_s + clock) % 3 - 1
+
+
+POLICIES = (
+    "lru",
+    "lfu(8)",
+    "slru",
+    "slru(3)",
+    "priority",
+    "cost",
+    "session",
+    "session(lfu(16))",
+    "session(priority)",
+    "session(cost)",
+)
+"""Orders of eviction that every core has."""
+OWN_POLICIES: dict[str, Callable[[], EvictionPolicy]] = {
+    "fewest-uses": FewestUses,
+    "everything": Everything,
+    "session(everything)": lambda: Session(Everything()),
+}
+"""Those of one's own, which only the Python core takes."""
+
+
+def policy_of(text: str) -> EvictionPolicy:
+    """A new policy by its text."""
+    return OWN_POLICIES[text]() if text in OWN_POLICIES else make_policy(text)
+
+
 @dataclass(frozen=True)
 class Composition:
     """One list of components on one page size."""
@@ -60,7 +113,6 @@ class Composition:
     name: str
     rules: dict[str, ReuseRule]
     page_tokens: int = 1
-    policy: type[EvictionPolicy] = field(default=Lru)
     tier: Tier = Tier.DEVICE
 
     @property
@@ -69,8 +121,13 @@ class Composition:
 
     @property
     def own(self) -> bool:
-        """Whether a rule or the policy is one of those above."""
-        return self.policy is FewestUses or any(is_own(rule) for rule in self.rules.values())
+        """Whether a rule is one of those above."""
+        return any(is_own(rule) for rule in self.rules.values())
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Orders of eviction that suit the cores which take the rules."""
+        return (*POLICIES, *OWN_POLICIES) if self.own else POLICIES
 
 
 COMPOSITIONS = (
@@ -82,10 +139,9 @@ COMPOSITIONS = (
     Composition("full-checkpoint", {"full": Full(), "state": Checkpoint()}),
     Composition("full-window-checkpoint", {"full": Full(), "swa": Window(2), "state": Checkpoint()}),
     Composition(
-        "full-window-checkpoint-uses",
+        "full-window-checkpoint-page2",
         {"full": Full(), "swa": Window(5), "state": Checkpoint()},
         page_tokens=2,
-        policy=FewestUses,
     ),
     Composition("two-windows", {"near": Window(1), "far": Window(4)}),
     Composition("full-two-windows", {"full": Full(), "near": Window(1), "far": Window(3)}),
@@ -112,21 +168,21 @@ def core_types(*, own: bool = False) -> tuple[Callable[..., TreeCore], ...]:
     return PythonCore, import_module("graftline.tree.rust").RustCore
 
 
-def cores_under_test(composition: Composition) -> list[TreeCore]:
+def cores_under_test(composition: Composition, policy: str) -> list[TreeCore]:
     """One of every core; all of them must do as the oracle does."""
     return [
-        core_type(
-            composition.specs,
-            page_tokens=composition.page_tokens,
-            policy=composition.policy(),
-            record_events=True,
-            **({"tier": composition.tier} if knows(core_type, "tier") else {}),
-        )
+        core_type(policy=policy_of(policy), record_events=True, **settings(composition))
         for core_type in core_types(own=composition.own)
-        if composition.tier == Tier.DEVICE or knows(core_type, "tier")
+        if core_type is PythonCore or "session_ttl_s" in signature(core_type.__new__).parameters
     ]
 
 
-def knows(core_type: Callable[..., TreeCore], argument: str) -> bool:
-    """Whether a core takes an argument."""
-    return argument in signature(core_type.__new__).parameters or core_type is PythonCore
+def settings(composition: Composition) -> dict[str, Any]:
+    """What the oracle and the cores are made with; few sessions, so that one closes for another."""
+    return {
+        "specs": composition.specs,
+        "page_tokens": composition.page_tokens,
+        "tier": composition.tier,
+        "session_ttl_s": SESSION_TTL_S,
+        "max_sessions": MAX_SESSIONS,
+    }

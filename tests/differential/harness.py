@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from differential.compositions import Composition, cores_under_test
+from differential.compositions import Composition, cores_under_test, policy_of, settings
 from differential.oracle import Oracle
 from differential.text import chained_key
 from graftline.errors import ConfigError, StaleHandleError
@@ -70,17 +70,12 @@ class Mirror:
 class Harness:
     """The cores of one composition beside the oracle."""
 
-    def __init__(self, composition: Composition) -> None:
+    def __init__(self, composition: Composition, policy: str) -> None:
         self.composition = composition
         self.names = list(composition.rules)
         self.page_tokens = composition.page_tokens
-        self.oracle = Oracle(
-            composition.specs,
-            page_tokens=composition.page_tokens,
-            policy=composition.policy(),
-            tier=composition.tier,
-        )
-        self.cores: list[TreeCore] = [self.oracle, *cores_under_test(composition)]
+        self.oracle = Oracle(policy=policy_of(policy), **settings(composition))
+        self.cores: list[TreeCore] = [self.oracle, *cores_under_test(composition, policy)]
         self.mirrors = [Mirror(self.names, self.page_tokens) for _ in self.cores]
 
     # -- operations ------------------------------------------------------------------------------------
@@ -93,10 +88,6 @@ class Harness:
 
     def lease(self, found: Everyone) -> Everyone | None:
         return self.each(lambda core, i: core.lease(found.results[i]), plain_lease)
-
-    def can(self, operation: str) -> bool:
-        """Whether every core has an operation."""
-        return all(hasattr(core, operation) for core in self.cores)
 
     def claim(self, found: Everyone, boundary_tokens: int) -> Everyone | None:
         return self.each(lambda core, i: core.claim(found.results[i], boundary_tokens), plain_lease)
@@ -136,6 +127,22 @@ class Harness:
         freed = self.each(lambda core, _: core.clear(), plain_freed_in_any_order)
         assert freed is not None
         return freed.oracle
+
+    def open_session(self, name: str, priority: int, expected_return_s: float | None) -> Everyone | None:
+        hints: dict[str, Any] = {"priority": priority, "expected_return_s": expected_return_s}
+        return self.each(lambda core, _: core.open_session(name, **hints), without_handle)
+
+    def register(self, session: Everyone, lease: Everyone) -> Everyone | None:
+        return self.each(lambda core, i: core.register(session.results[i], lease.results[i]), as_it_is)
+
+    def fork_session(self, source_name: str, target_name: str) -> Everyone | None:
+        return self.each(lambda core, _: core.fork_session(source_name, target_name), without_handle)
+
+    def close_session(self, name: str) -> Everyone | None:
+        return self.each(lambda core, _: core.close_session(name), as_it_is)
+
+    def set_time(self, now_s: float) -> Everyone | None:
+        return self.each(lambda core, _: core.set_time(now_s), as_it_is)
 
     # -- comparison ------------------------------------------------------------------------------------
 
@@ -181,6 +188,10 @@ class Harness:
 
 def as_it_is(result: object) -> object:
     return result
+
+
+def without_handle(handle: int) -> object:
+    return type(handle)
 
 
 def plain_match(found: Match) -> object:

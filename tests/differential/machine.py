@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from differential.compositions import Composition
 from differential.harness import Everyone, Harness
@@ -38,6 +38,11 @@ def page_of(kind: int, page_tokens: int) -> tuple[int, ...]:
     return (kind // 2, *[7] * (page_tokens - 2), kind % 2)
 
 
+def name_of(pick: int) -> str:
+    """One of five names of sessions."""
+    return f"s{pick % 5}"
+
+
 class Machine(RuleBasedStateMachine):
     """Drives the harness; a subclass names the composition."""
 
@@ -45,13 +50,19 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.harness = Harness(self.composition)
         self.page = self.composition.page_tokens
         self.open: list[Open] = []
         self.ended: list[Open] = []
         self.matches: list[tuple[Everyone, Namespace, tuple[int, ...]]] = []
         self.paths: list[tuple[Namespace, tuple[int, ...]]] = [(NAMESPACES[0], ())]
+        self.sessions: list[Everyone] = []
+        self.now_s = 0.0
         self.next_slot = 0
+
+    @initialize(policy=picks)
+    def start(self, policy: int) -> None:
+        policies = self.composition.policies
+        self.harness = Harness(self.composition, policies[policy % len(policies)])
 
     # -- what is drawn ---------------------------------------------------------------------------------
 
@@ -129,7 +140,7 @@ class Machine(RuleBasedStateMachine):
         self.match(path, keep, [], False, 0, other)
         self.lease(0)
 
-    @precondition(lambda self: self.matches and self.harness.can("claim"))
+    @precondition(lambda self: self.matches)
     @rule(pick=picks, boundary=picks, off=st.integers(0, 7))
     def claim(self, pick: int, boundary: int, off: int) -> None:
         """Claims a place on the path of one of the last matches; what is held there is asked first (L-7)."""
@@ -243,6 +254,47 @@ class Machine(RuleBasedStateMachine):
         """Rare, so that trees grow between."""
         if sure == 3:
             self.harness.clear()
+
+    # -- sessions --------------------------------------------------------------------------------------
+
+    @rule(name=picks, priority=st.integers(-1, 3), back_s=st.sampled_from((None, None, 0.0, 5.0, 60.0, -1.0)))
+    def open_session(self, name: int, priority: int, back_s: float | None) -> None:
+        """A session of one of a few names; a hint below 0 is refused."""
+        opened = self.harness.open_session(name_of(name), priority, back_s)
+        assert (opened is None) == (priority < 0 or back_s == -1.0)
+        self.keep_handle(opened)
+
+    def keep_handle(self, handle: Everyone | None) -> None:
+        """Handles are kept beyond the end of their session (S-4)."""
+        if handle is not None and handle not in self.sessions:
+            self.sessions = [*self.sessions[-7:], handle]
+
+    @precondition(lambda self: self.open and self.sessions)
+    @rule(session=picks, pick=picks)
+    def register(self, session: int, pick: int) -> None:
+        """A request of a session ends, perhaps after the session."""
+        lease = self.open[pick % len(self.open)].lease
+        self.harness.register(self.sessions[-1 - session % len(self.sessions)], lease)
+
+    @precondition(lambda self: self.ended and self.sessions)
+    @rule(session=picks, pick=picks)
+    def register_ended_lease(self, session: int, pick: int) -> None:
+        lease = self.ended[pick % len(self.ended)].lease
+        assert self.harness.register(self.sessions[session % len(self.sessions)], lease) is None
+
+    @rule(name=picks, into=picks)
+    def fork_session(self, name: int, into: int) -> None:
+        self.keep_handle(self.harness.fork_session(name_of(name), name_of(into)))
+
+    @rule(name=picks)
+    def close_session(self, name: int) -> None:
+        self.harness.close_session(name_of(name))
+
+    @rule(passed_s=st.sampled_from((-3.0, 0.25, 7.0, 30.0, 100.0)))
+    def set_time(self, passed_s: float) -> None:
+        """Time passes; one that lies in the past is left out (S-2)."""
+        self.now_s = max(self.now_s, self.now_s + passed_s)
+        self.harness.set_time(self.now_s + min(passed_s, 0.0))
 
     def teardown(self) -> None:
         """After all releases nothing is protected: clearing leaves nothing at all (L-2, E-7)."""

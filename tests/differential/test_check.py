@@ -10,7 +10,7 @@ from graftline.components import Checkpoint, Full, Window
 from graftline.errors import IntegrityError
 from graftline.tree import PythonCore
 from graftline.tree.node import Node
-from graftline.tree.state import State, holding_of
+from graftline.tree.state import SessionRecord, State, holding_of
 from spec.sketch import Sketch
 
 FULL, SWA, STATE = 0, 1, 2
@@ -20,11 +20,13 @@ def tree() -> Sketch:
     """
     0..2 ab       full swa state
       2..6 cdef   full swa
-      2..5 XYZ    full swa       leased
+      2..5 XYZ    full swa state leased, and the frontier of a session
     """
     sketch = Sketch(PythonCore, {"full": Full(), "swa": Window(2), "state": Checkpoint()})
     sketch.put("abcdef", swa="******", state=".*....")
-    sketch.grow(sketch.hold("ab"), "XYZ", swa="***", state="..*")
+    done = sketch.grow(sketch.hold("ab"), "XYZ", swa="***", state="..*")
+    sketch.core.register(sketch.core.open_session("one"), done.lease)
+    sketch.core.open_session("other")
     sketch.core.check()
     return sketch
 
@@ -70,6 +72,10 @@ def empty(node: Node) -> None:
         give(node, component, node.start, [])
 
 
+def first_session(state: State) -> SessionRecord:
+    return state.sessions["one"]
+
+
 DAMAGE: dict[str, tuple[str, Callable[[State], object]]] = {
     "a node moved": ("T-1", lambda state: shift(leaf(state))),
     "a page of path not counted": ("T-1", lambda state: setattr(state, "path_pages", state.path_pages - 1)),
@@ -91,6 +97,14 @@ DAMAGE: dict[str, tuple[str, Callable[[State], object]]] = {
         "E-6",
         lambda state: setattr(holding_of(leased(state), FULL), "version", 999),
     ),
+    "a handle of no session": ("S-1", lambda state: state.names.popitem()),
+    "a session too many": ("S-1", lambda state: setattr(state, "max_sessions", 1)),
+    "a session out of order": ("S-2", lambda state: setattr(first_session(state), "last_s", 9.0)),
+    "a frontier that is gone": ("S-5", lambda state: leased(state).sessions.clear()),
+    "a frontier too deep": ("S-5", lambda state: setattr(first_session(state), "boundary", 4)),
+    "a reference too many": ("S-3", lambda state: holding_of(leaf(state), SWA).references.update({4: 1})),
+    "a reference missing": ("S-3", lambda state: holding_of(ab(state), FULL).references.clear()),
+    "a policy not told": ("P-3", lambda state: setattr(holding_of(ab(state), FULL).usage, "sessions", 7)),
     "a count of candidates": ("E-6", lambda state: state.live_candidates.__setitem__(SWA, 0)),
 }
 

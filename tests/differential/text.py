@@ -51,16 +51,30 @@ def node_line(oracle: Oracle, node: list[Key]) -> str:
     leases = sum(note.end == node[-1] for note in oracle.leases.values())
     if leases:
         text += f" leases {leases}"
+    sessions = sum(note.frontier == node[-1] for note in oracle.sessions.values())
+    if sessions:
+        text += f" sessions {sessions}"
     for name in oracle.names:
         held = oracle.held_in(node, name)
         if held:
             slots = " ".join(str(oracle.pages[key].slots[name]) for key in held)
             first, tick = oracle.pages_of(held[0]) - 1, oracle.pages[held[0]].use[name].last_tick
             text += f" | {name} {first}..{first + len(held)} [{slots}] @{tick}"
-        locks = Counter(max(start, first) for first in lock_starts(oracle, node, name))
-        if locks:
-            text += f" | {name} locks " + " ".join(f"{page}x{n}" for page, n in sorted(locks.items()))
+        text += places_text(f" | {name} locks", start, lock_starts(oracle, node, name))
+        text += places_text(f" | {name} references", start, reference_starts(oracle, node, name))
     return text
+
+
+def places_text(what: str, start: int, firsts: list[int]) -> str:
+    """How often something begins at which page of a node that starts at `start`; nothing for never."""
+    places = Counter(max(start, first) for first in firsts)
+    return what + "".join(f" {page}x{n}" for page, n in sorted(places.items())) if places else ""
+
+
+def reference_starts(oracle: Oracle, node: list[Key], name: str) -> list[int]:
+    """For each session that refers to the end of a node: the first page that it refers to."""
+    pages = [oracle.refers(note, name) for note in oracle.sessions.values()]
+    return [oracle.pages_of(referred[0]) - 1 for referred in pages if node[-1] in referred]
 
 
 def lock_starts(oracle: Oracle, node: list[Key], name: str) -> list[int]:

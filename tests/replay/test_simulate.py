@@ -188,7 +188,7 @@ def test_least_slots_serve_any_request() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"policy": "guess"}, "unknown policy 'guess'"),
+        ({"policy": "guess"}, "unknown order of eviction 'guess'"),
         ({"slots": {"full": 10, "swa": 3}}, "'swa' has 3 slots"),
         ({"slots": {"full": 10}}, "'swa' has 0 slots"),
         ({"chunk_tokens": 0}, "chunk_tokens is 0"),

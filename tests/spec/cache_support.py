@@ -63,6 +63,7 @@ class Model:
         slots: places in each pool.
         core: which tree core keeps the books; `usual_core` by default.
         host: the host tier, if there is to be one.
+        more: passed on to the cache.
     """
 
     usual_core = "python"
@@ -74,6 +75,7 @@ class Model:
         slots: int | dict[str, int] = 200,
         core: str | None = None,
         host: HostConfig | None = None,
+        **more: object,
     ) -> None:
         rules = COMPOSITIONS[composition]
         counts = slots if isinstance(slots, dict) else dict.fromkeys(rules, slots)
@@ -87,6 +89,7 @@ class Model:
             pools=self.pools,
             core=core or self.usual_core,
             host=host,
+            **more,
         )
         self.namespaces: dict[int, Namespace] = {}
 

@@ -6,6 +6,7 @@ from graftline.cache.lower import HostConfig, host_slots
 from graftline.cache.prefetch import Prefetch
 from graftline.cache.prefix_cache import PrefixCache
 from graftline.cache.request import CachedRequest
+from graftline.cache.sessions import Session, SessionLimits
 from graftline.cache.shelf import StoreConfig
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "PoolUse",
     "Prefetch",
     "PrefixCache",
+    "Session",
+    "SessionLimits",
     "StoreConfig",
     "host_slots",
 ]

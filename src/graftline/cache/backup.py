@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from graftline.cache.arrival import Arrival
 from graftline.cache.link import Copying, Link, pairs_of
 from graftline.cache.residency import residency
+from graftline.cache.sessions import OpenSession
 from graftline.errors import CapacityError
 from graftline.key import Namespace, Tokens
 from graftline.plan import Lease, Tier
@@ -24,13 +25,13 @@ class Kept:
     Attributes:
         tokens: whole pages up to the boundary, u32; never written to.
         request: number of the request; its boundaries are copied one after another.
-        session: who will come back to it; empty for nobody in particular.
+        session: who will come back to it; None for nobody in particular.
     """
 
     namespace: Namespace
     tokens: Tokens
     request: int
-    session: str = ""
+    session: OpenSession | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,11 @@ class Backups:
             device.core.release(source)
             self._waiting.appendleft(kept)
             return False
-        self._running.append(Backup(kept, arrival, source, ticket, copying))
+        backup = Backup(kept, arrival, source, ticket, copying)
+        if ticket is None:  # nothing will end that could wake the owner
+            self._end(backup)
+        else:
+            self._running.append(backup)
         return True
 
     def _end(self, backup: Backup) -> None:

@@ -235,7 +235,9 @@ class LowerTiers:
         self._loads = []
 
     def _landed(self, kept: Kept, lease: Lease) -> None:
-        """A boundary is in the host now; the store may want it."""
+        """A boundary is in the host now: a session's next turn may begin there, and the store may want it."""
+        if kept.session is not None:
+            kept.session.register(self.host, lease)
         if self.shelf is not None:
             self.shelf.write(kept.namespace, kept.tokens)
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 
 from graftline.cache.cores import make_core
+from graftline.cache.history import Moment
 from graftline.cache.level import Level, PoolUse
 from graftline.cache.load import Load
 from graftline.cache.lower import HostConfig, LowerTiers
 from graftline.cache.prefetch import Prefetch
 from graftline.cache.request import CachedRequest
+from graftline.cache.sessions import OpenSession, Session, SessionLimits
 from graftline.cache.shelf import StoreConfig
 from graftline.cache.slots import SlotLedger
+from graftline.cache.watch import Watch
 from graftline.components import ComponentSpec
 from graftline.errors import CapacityError, ConfigError
 from graftline.key import Namespace, TokensLike, as_tokens
@@ -20,6 +24,8 @@ from graftline.plan import Event, Freed, Slots, Tier
 from graftline.policies import EvictionPolicy
 from graftline.tiers import ValuePool
 from graftline.tree import TreeCore
+
+DEFAULT_LIMITS = SessionLimits()
 
 
 class PrefixCache:
@@ -33,9 +39,10 @@ class PrefixCache:
         pools: component name to its values, for copying checkpoints; a component that holds states
             needs one, others need none. With a host tier every component needs a `RowPool`.
         core: which tree core keeps the books: `auto`, `python` or `rust`.
-        policy: order of eviction; least recently used by default.
+        policy: order of eviction, or the text of one (`make_policy`); least recently used by default.
         record_events: whether `take_events` has something to give.
         host: the tier of host memory, and the store below it; none by default.
+        sessions: when sessions end by themselves.
 
     Raises:
         ConfigError: an unknown core, or a component with states but without a pool.
@@ -48,9 +55,10 @@ class PrefixCache:
         page_tokens: int,
         pools: Mapping[str, ValuePool] | None = None,
         core: str = "auto",
-        policy: EvictionPolicy | None = None,
+        policy: EvictionPolicy | str | None = None,
         record_events: bool = False,
         host: HostConfig | None = None,
+        sessions: SessionLimits = DEFAULT_LIMITS,
     ) -> None:
         pools = dict(pools or {})
         for spec in components:
@@ -59,17 +67,28 @@ class PrefixCache:
 
         def new_core(specs: Sequence[ComponentSpec], tier: Tier) -> TreeCore:
             return make_core(
-                core, specs, page_tokens=page_tokens, policy=policy, record_events=record_events, tier=tier
+                core,
+                specs,
+                page_tokens=page_tokens,
+                policy=policy if tier is Tier.DEVICE else deepcopy(policy),
+                record_events=record_events,
+                tier=tier,
+                session_ttl_s=sessions.ttl_s,
+                max_sessions=sessions.most,
             )
 
         slots = {spec.name: spec.slots for spec in components}
         self.device = Level(Tier.DEVICE, new_core(components, Tier.DEVICE), slots, pools)
         self.lower = None if host is None else LowerTiers(self.device, host, new_core)
+        self._levels = [self.device] if self.lower is None else [self.device, self.lower.host]
         self.components = tuple(components)
         self.page_tokens = page_tokens
+        self.watch: Watch | None = None
         self.skipped_checkpoints = 0
         self.open_requests = 0
         self._requests = itertools.count(1)
+        self._records = record_events
+        self._now_s = 0.0
 
     # -- the device's books ----------------------------------------------------------------------------
 
@@ -100,6 +119,8 @@ class PrefixCache:
         namespace: Namespace | None = None,
         use_cache: bool = True,
         marks: Sequence[int] = (),
+        session: Session | None = None,
+        label: str = "",
     ) -> CachedRequest:
         """Starts a request: finds and protects the longest reusable prefix of its prompt.
 
@@ -111,6 +132,8 @@ class PrefixCache:
             use_cache: False reuses nothing and keeps nothing.
             marks: places in the prompt, in tokens, where others are expected to leave it, for example
                 the end of a system prompt; the last page boundary before each is kept (rule C-5).
+            session: who will come back; what the request leaves is registered to it when it finishes.
+            label: names the request in explanations; its number by default.
 
         Raises:
             ConfigError: an empty prompt, bad token ids, or a mark outside the prompt.
@@ -122,7 +145,49 @@ class PrefixCache:
         for mark in marks:
             if not 0 <= mark <= len(key):
                 raise ConfigError(f"mark {mark} is outside the prompt of {len(key)} tokens")
-        return CachedRequest(self, next(self._requests), key, namespace or Namespace(), use_cache, marks)
+        opened = None if session is None else OpenSession(self._levels, session)
+        number = next(self._requests)
+        moment = Moment(label or str(number), number, session.name if session else "", self._now_s)
+        return CachedRequest(self, moment, key, namespace or Namespace(), use_cache, marks, opened)
+
+    def start_watch(self, watch: Watch) -> None:
+        """Remembers what becomes of pages from now on, so that requests can be explained (rule C-11).
+
+        Raises:
+            ConfigError: the cache records no events.
+        """
+        if not self._records:
+            raise ConfigError("a watch needs events", hint="make the cache with record_events=True")
+        self.watch = watch
+
+    def tell_watch(self, moment: Moment) -> None:
+        """What happened since the last time happened for this request."""
+        if self.watch is not None:
+            self.watch.feed(self._events(), moment)
+
+    # -- sessions --------------------------------------------------------------------------------------
+
+    def set_time(self, now_s: float) -> tuple[str, ...]:
+        """Tells the time, which never goes back; closes idle sessions and returns their names (rule S-2)."""
+        self._now_s = max(self._now_s, now_s)
+        closed = [level.core.set_time(now_s) for level in self._levels]
+        return closed[0]
+
+    def close_session(self, name: str) -> bool:
+        """Ends a session: it weighs nothing any more, in any tier. Whether it was open."""
+        closed = [level.core.close_session(name) for level in self._levels]
+        return closed[0]
+
+    def fork_session(self, source: str, target: str) -> None:
+        """Opens a session that comes back to where another one is (rule S-6).
+
+        Raises:
+            ConfigError: the other one is not open.
+        """
+        for level in self._levels:
+            level.core.fork_session(source, target)
+
+    # -- the tiers below -------------------------------------------------------------------------------
 
     def load(self, tokens: TokensLike, *, namespace: Namespace | None = None) -> Load | None:
         """Starts to bring up what a prompt can reuse of the host tier, before `begin`.
@@ -204,8 +269,13 @@ class PrefixCache:
 
     def take_events(self) -> list[Event]:
         """Events since the last call, oldest first, those of the device before those of the host."""
-        events = self.core.take_events()
-        return events if self.lower is None else events + self.lower.host.core.take_events()
+        return self._events() if self.watch is None else self.watch.take_events()
+
+    def _events(self) -> list[Event]:
+        events: list[Event] = []
+        for level in self._levels:
+            events += level.core.take_events()
+        return events
 
     def uses(self) -> tuple[PoolUse, ...]:
         """Owners of every device pool's slots. Cost: O(components)."""

@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graftline.cache.backup import Kept
+from graftline.cache.history import Moment
+from graftline.cache.sessions import OpenSession
 from graftline.cache.table import PageTable
+from graftline.cache.watch import Forgotten
 from graftline.errors import CapacityError, ConfigError, GraftlineError
 from graftline.key import Namespace, Tokens, TokensLike, as_tokens
 from graftline.plan import Held, Match, Slots
@@ -41,6 +44,7 @@ class CachedRequest:
         use_cache: whether it reuses and keeps anything.
         prompt_tokens: tokens that it began with.
         match: what was found, and why not more.
+        forgotten: what was known once and has left the tree, when the cache is watched (rule C-11).
         reused_tokens: tokens that need not be computed.
         computed_tokens: tokens whose values are in the request's pages and live states.
     """
@@ -48,14 +52,16 @@ class CachedRequest:
     def __init__(
         self,
         cache: PrefixCache,
-        number: int,
+        moment: Moment,
         prompt: Tokens,
         namespace: Namespace,
         use_cache: bool,
         marks: Sequence[int],
+        session: OpenSession | None = None,
     ) -> None:
         self._cache = cache
-        self._number = number
+        self._moment = moment
+        self._session = session
         self._page = cache.page_tokens
         self.namespace = namespace
         self.use_cache = use_cache
@@ -71,6 +77,7 @@ class CachedRequest:
         self._leaving: dict[str, Slots] = {}
         limit = len(prompt) - 1 if use_cache else 0
         self.match: Match = cache.core.match(namespace, prompt, limit)
+        self.forgotten = self._explain(prompt)
         self._lease = cache.core.lease(self.match)
         self.reused_tokens = self._lease.boundary_tokens
         self.computed_tokens = self.reused_tokens
@@ -159,6 +166,7 @@ class CachedRequest:
             first = max(table.pages, self.computed_tokens // self._page)
             if end > first:
                 table.set(first, self._cache.allocate(spec.name, end - first), own=True)
+        self._cache.tell_watch(self._moment)
 
     def advance(self, to_tokens: int) -> None:
         """Tells that all tokens before `to_tokens` are computed; keeps and gives back what is due.
@@ -182,6 +190,7 @@ class CachedRequest:
             elif to_tokens > self._stops[-1]:
                 self._keep_states(to_tokens)
         self._leave_behind()
+        self._cache.tell_watch(self._moment)
 
     def finish(self) -> None:
         """Ends the request and keeps what it computed, up to its last whole page (rules C-2, C-7)."""
@@ -192,6 +201,8 @@ class CachedRequest:
                 if self._kept_boundary == boundary:
                     self._leaving, self._kept = self._kept, {}
                 self._keep(boundary)
+            if self.use_cache and self._session is not None:
+                self._session.register(self._cache.device, self._lease)
         finally:
             self.abort()
 
@@ -208,6 +219,7 @@ class CachedRequest:
                 self._cache.ledgers[name].give_back(slots)
             states.clear()
         self._cache.core.release(self._lease)
+        self._cache.tell_watch(self._moment)
 
     def __enter__(self) -> CachedRequest:
         return self
@@ -285,10 +297,20 @@ class CachedRequest:
         self._cache.core.release_components(self._lease, names)
         self._tell_kept(boundary)
 
+    def _explain(self, prompt: Tokens) -> Forgotten | None:
+        """Why the match is what it is, while it can be known (rule C-11)."""
+        watch = self._cache.watch
+        if watch is None or not self.use_cache:
+            return None
+        self._cache.tell_watch(self._moment)
+        told = watch.explain(self._cache.device, self.namespace, prompt, self.match, self._moment)
+        return watch.forgotten(told)
+
     def _tell_kept(self, boundary: int) -> None:
         """Tells the tiers below of a boundary that is reused or kept (rule H-5)."""
         if boundary and self._cache.lower is not None:
-            self._cache.lower.kept(Kept(self.namespace, self._tokens[:boundary].copy(), self._number))
+            tokens = self._tokens[:boundary].copy()
+            self._cache.lower.kept(Kept(self.namespace, tokens, self._moment.number, self._session))
 
     def _hand_over(self, adopted: Mapping[str, Sequence[Held]]) -> None:
         """Books what the tree adopted; a state that it already had is given back."""

@@ -16,7 +16,7 @@ from graftline.errors import ConfigError, GraftlineError
 from graftline.replay.compositions import parse_composition
 from graftline.replay.explain import explain as explain_requests
 from graftline.replay.explain import story_json, worst
-from graftline.replay.simulate import DEFAULT_CHUNK_TOKENS, Setup
+from graftline.replay.simulate import DEFAULT_CHUNK_TOKENS
 from graftline.replay.sweep import Start, SweepPlan, sized
 from graftline.replay.tokens import PagedTrace
 
@@ -41,7 +41,7 @@ class Cached:
     components: str = "full"
     """full, swa[:TOKENS], chunk:TOKENS and state, joined by '+'."""
     policy: str = "lru"
-    """Order of eviction."""
+    """Order of eviction, such as lru, lfu, slru, cost, session or session(lfu)."""
     capacity: float = 10.0
     """Size of every pool, in percent of what an endless cache would hold in it."""
     slots: Slots = field(default_factory=dict)
@@ -115,14 +115,7 @@ def explain_trace(trace: PagedTrace, which: Which, cached: Cached, progress: Sta
         chunk_tokens=cached.chunk_tokens,
     )
     slots = sized(trace, plan, progress)
-    setup = Setup(
-        plan.composition,
-        slots,
-        trace.page_tokens,
-        cached.policy,
-        cached.core,
-        chunk_tokens=cached.chunk_tokens,
-    )
+    setup = plan.setup(slots, trace.page_tokens, cached.policy)
     numbers = [number - 1 for number in which.request]
     if which.worst:
         numbers = worst(trace, setup, which.worst, progress("looking for the worst", 0))
@@ -187,7 +180,7 @@ def show(story: dict[str, Any]) -> None:
 def rows_of(component: dict[str, Any]) -> list[tuple[str, ...]]:
     """What became of a component's values, a row a stretch; many stretches are cut short in the middle."""
     stretches = component["stretches"]
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             component["component"],
             f"{stretch['first_token']:,}-{stretch['end_token']:,}",

@@ -59,7 +59,7 @@ class Planned:
     components: str = "full"
     """full, swa[:TOKENS], chunk:TOKENS and state, joined by '+'."""
     policy: str = "lru"
-    """Order of eviction."""
+    """Order of eviction, such as lru, lfu, slru, cost, session or session(lfu)."""
     token_bytes: Sizes = field(default_factory=dict)
     """Bytes of one cached token: of every component (32KiB), or by name (full=32KiB,swa=8KiB)."""
     state_bytes: Size = 0

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from graftline.cache.sessions import SessionLimits
 from graftline.cli.options import Json, Slots
 from graftline.cli.output import data, note
 from graftline.cli.traces import READING, Reading, note_empty, progress_bars
@@ -40,7 +41,7 @@ class Cached:
     components: Several = ("full",)
     """full, swa[:TOKENS], chunk:TOKENS and state, joined by '+'; may be repeated."""
     policy: Several = ("lru",)
-    """Order of eviction; may be repeated."""
+    """Order of eviction, such as lru, lfu, slru, cost, session or session(lfu); may be repeated."""
     capacity: Annotated[tuple[float, ...], Parameter(negative=())] = (1.0, 5.0, 10.0, 25.0, 50.0)
     """Size of every pool, in percent of what an endless cache would hold in it; may be repeated."""
     slots: Slots = field(default_factory=dict)
@@ -51,6 +52,10 @@ class Cached:
     """Tokens of a prompt computed at once."""
     optimum: bool = True
     """Whether the clairvoyant optimum is found."""
+    sessions: bool = True
+    """Whether the cache is told which session a request belongs to, where the trace names it."""
+    session_ttl: float = SessionLimits().ttl_s
+    """Seconds after which an idle session is closed, by the trace's arrival times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,8 @@ def _plan(text: str, cached: Cached, pace: Pace) -> SweepPlan:
         core=cached.core,
         chunk_tokens=cached.chunk_tokens,
         with_optimum=cached.optimum,
+        sessions=cached.sessions,
+        session_ttl_s=cached.session_ttl,
     )
 
 

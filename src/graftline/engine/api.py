@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from graftline.cache.flow import Flow
 from graftline.key import Tokens
 from graftline.plan import Tier
+from graftline.tiers.store.guard import StoreFigures
 from graftline.tiers.worth import BreakEven
 
 FinishReason = Literal["stop", "length", "abort", "error"]
@@ -138,7 +140,8 @@ class PoolUse:
 class EngineStats:
     """Counters since the start, and sizes now.
 
-    `host_tokens` and `store_tokens` are those of `reused_tokens` that came up from the tiers below.
+    `flow` tells what moved between the tiers, None without a host tier; `stores` what each store did, the near
+    one first. `host_tokens` and `store_tokens` are those of `reused_tokens` that came up from the tiers below.
 
     `coalesced_requests` waited for another that computed the same prefix, and took over
     `coalesced_tokens` from it (rule X-7).
@@ -157,6 +160,8 @@ class EngineStats:
     evicted_slots: Mapping[str, int]
     pools: tuple[PoolUse, ...]
     host_pools: tuple[PoolUse, ...] = ()
+    flow: Flow | None = None
+    stores: tuple[StoreFigures, ...] = ()
     host_tokens: int = 0
     store_tokens: int = 0
     coalesced_requests: int = 0
@@ -217,7 +222,21 @@ class Engine(Protocol):
         """Counters and sizes, a consistent snapshot."""
 
     def clear_cache(self, tier: Tier = Tier.DEVICE) -> int:
-        """Frees everything in a tier that no running request needs; returns how many slots."""
+        """Frees everything in a tier that no running request needs; returns how many slots, 0 for a store.
+
+        Raises:
+            StoreError: a store could not be cleared.
+        """
+
+    def attach_store(self, url: str) -> None:
+        """Begins to use one more store, below those that are there.
+
+        Raises:
+            ConfigError: a URL that makes no sense or is attached already, or no host tier above it.
+        """
+
+    def detach_store(self, url: str) -> bool:
+        """Stops to use a store and closes it; False when none has this URL, as `stats` shows it."""
 
     def close(self) -> None:
         """Aborts what runs, ends the thread, frees the pools. May be called twice."""

@@ -41,6 +41,7 @@ class EngineConfig:
         prefetch_policy: what a request does while a store brings up a part of its prompt: `wait` for it,
             `timeout` waits for `prefetch_timeout_s`, `best_effort` goes on when it is its turn.
         prefetch_timeout_s: seconds for `timeout`.
+        drain_s: how long closing may wait for what is on its way to a store.
         break_even: speeds that tell when loading pays; None measures them at start.
         threads: CPU threads of torch; 0 takes torch's choice, but 1 on one or two cores.
     """
@@ -65,6 +66,7 @@ class EngineConfig:
     stores: tuple[str, ...] = ()
     prefetch_policy: PrefetchPolicy = "timeout"
     prefetch_timeout_s: float = 2.0
+    drain_s: float = 10.0
     break_even: BreakEven | None = None
     threads: int = 0
 
@@ -72,7 +74,7 @@ class EngineConfig:
         for name in ("page_tokens", "chunk_tokens", "max_running", "max_waiting", "write_uses"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, it must be at least 1")
-        for name in ("max_model_tokens", "device_bytes", "threads", "host_bytes", "host_ratio"):
+        for name in ("max_model_tokens", "device_bytes", "threads", "host_bytes", "host_ratio", "drain_s"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}, it must not be negative")
         least = self.chunk_tokens + self.max_running

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from graftline.cache import PrefixCache
+from graftline.cache import PrefixCache, StoreConfig
 from graftline.engine.api import (
     EngineInfo,
     EngineStats,
@@ -26,7 +28,7 @@ from graftline.engine.api import (
     TokenEvent,
 )
 from graftline.engine.batch import Row
-from graftline.engine.config import EngineConfig
+from graftline.engine.config import EngineConfig, check_prefetch
 from graftline.engine.runner import Runner
 from graftline.engine.sampler import Sampled, check_sampling
 from graftline.engine.scheduler import Scheduler
@@ -36,6 +38,8 @@ from graftline.engine.work import Work
 from graftline.errors import CapacityError, ConfigError, EngineClosedError
 from graftline.key import as_tokens
 from graftline.plan import Tier
+from graftline.tiers.store.guard import GuardedStore
+from graftline.tiers.store.open import open_store, open_stores
 
 logger = logging.getLogger("graftline.engine")
 
@@ -124,6 +128,7 @@ class HybridEngine:
     def stats(self) -> EngineStats:
         """Counters and sizes, a consistent snapshot between two steps."""
         with self._changed:
+            lower = self.cache.lower
             return EngineStats(
                 running=len(self._scheduler.running),
                 waiting=len(self._scheduler.waiting),
@@ -138,6 +143,8 @@ class HybridEngine:
                 evicted_slots=dict(self.cache.evicted_slots),
                 pools=pool_uses(self.cache),
                 host_pools=pool_uses(self.cache, Tier.HOST),
+                flow=deepcopy(lower.flow) if lower else None,
+                stores=lower.shelf.chain.figures() if lower and lower.shelf else (),
                 host_tokens=self._counts["host"],
                 store_tokens=self._counts["store"],
                 coalesced_requests=self._counts["coalesced_requests"],
@@ -145,9 +152,46 @@ class HybridEngine:
             )
 
     def clear_cache(self, tier: Tier = Tier.DEVICE) -> int:
-        """Frees everything in a tier that no running request needs; returns how many slots."""
+        """Frees everything in a tier that no running request needs; returns how many slots.
+
+        Raises:
+            StoreError: a store could not be cleared.
+        """
         with self._changed:
-            return self.cache.clear(tier)
+            shelf = self.cache.lower.shelf if self.cache.lower else None
+            if tier is not Tier.STORE:
+                return self.cache.clear(tier)
+        if shelf is not None:
+            shelf.chain.clear()
+            shelf.known.clear()
+        return 0
+
+    def attach_store(self, url: str) -> None:
+        """Begins to use one more store, below those that are there.
+
+        Raises:
+            ConfigError: a URL that makes no sense or is attached already, or no host tier above it.
+        """
+        with self._changed:
+            shelf = self.cache.lower.shelf if self.cache.lower else None
+            if shelf is None:
+                self.cache.attach_store(StoreConfig(open_stores([url])))
+            else:
+                shelf.chain.attach(GuardedStore(open_store(url)))
+                shelf.known.clear()
+
+    def detach_store(self, url: str) -> bool:
+        """Stops to use a store and closes it; False when none has this URL, as `stats` shows it."""
+        with self._changed:
+            shelf = self.cache.lower.shelf if self.cache.lower else None
+            if shelf is None or url not in [store.url for store in shelf.chain.stores]:
+                return False
+            if len(shelf.chain.stores) == 1:
+                self.cache.detach_store()
+            else:
+                shelf.chain.detach(url)
+                shelf.known.clear()
+            return True
 
     def close(self) -> None:
         """Aborts what runs and ends the thread. May be called twice."""
@@ -172,7 +216,25 @@ class HybridEngine:
             with self._changed:
                 for sequence in list(self._sequences.values()):
                     self._end(sequence, "abort")
+            self._drain()
+            with self._changed:
                 self.cache.close()
+
+    def _drain(self) -> None:
+        """Gives what was kept a while to reach the store."""
+        end_s = time.monotonic() + self._config.drain_s
+        while (left_s := end_s - time.monotonic()) > 0:
+            self._bell.clear()
+            with self._changed:
+                lower = self.cache.lower
+                if self._broken or lower is None or lower.shelf is None:
+                    return
+                self.cache.pump()
+                if lower.config.write_policy == "write_back" and lower.pending:
+                    lower.flush()
+                if not lower.busy and not lower.pending:
+                    return
+            self._bell.wait(left_s)
 
     def _turn(self) -> bool:
         """One step; waits for the bell while there is nothing to do. False when the engine is to close."""
@@ -188,7 +250,7 @@ class HybridEngine:
             if not plan and not idle:
                 self._fail_stuck()
         if idle:
-            self._bell.wait()
+            self._bell.wait(self._scheduler.restores.deadline_s())
         if rows:
             logits = self._runner.step(rows)
             with self._changed:
@@ -287,6 +349,12 @@ class HybridEngine:
         """The request, or a `ConfigError` that says why it can never run (rule X-6)."""
         tokens, sampling, info = as_tokens(request.tokens), request.sampling, self.info
         check_sampling(sampling)
+        check_prefetch(
+            request.prefetch_policy or self._config.prefetch_policy,
+            self._config.prefetch_timeout_s
+            if request.prefetch_timeout_s is None
+            else request.prefetch_timeout_s,
+        )
         if len(tokens) == 0:
             raise ConfigError("the prompt is empty", hint="give at least one token")
         if int(tokens.max()) >= info.vocab_size:

@@ -6,13 +6,13 @@ import hashlib
 import math
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
 
-from graftline.cache import HostConfig, PrefixCache, host_slots
+from graftline.cache import HostConfig, PrefixCache, StoreConfig, host_slots
 from graftline.components import Chunk, ComponentSpec, ReuseRule, Window
 from graftline.engine.api import EngineInfo
 from graftline.engine.config import EngineConfig
@@ -23,6 +23,7 @@ from graftline.engine.runner import Runner
 from graftline.engine.sizes import device_budget, longest_that_fits, share_out
 from graftline.errors import ConfigError
 from graftline.plan import Tier
+from graftline.tiers.store.open import open_stores
 
 DEFAULT_MODEL_TOKENS = 8192
 
@@ -73,15 +74,8 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
     if longest < 2:
         raise ConfigError(f"slots {counts} cannot hold even two tokens", hint="give every pool more slots")
     bell = threading.Event()
-    host = host_tier(specs, runner, config)
-    cache = PrefixCache(
-        specs,
-        page_tokens=page_tokens,
-        pools=runner.pools,
-        core=config.core,
-        host=host,
-        wake=bell.set,
-    )
+    host = host_tier(specs, runner, config, bell.set)
+    cache = PrefixCache(specs, page_tokens=page_tokens, pools=runner.pools, core=config.core, host=host)
     info = EngineInfo(
         model_type=layout.model_type,
         composition=" + ".join(rule_text(plan.name, plan.rule) for plan in layout.components),
@@ -94,14 +88,17 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
         core=cache.core.name,
         pools=pool_uses(cache),
         host_pools=pool_uses(cache, Tier.HOST),
+        stores=tuple(store.url for store in host.store.chain.stores) if host and host.store else (),
         write_policy=host.write_policy if host else "none",
         break_even=host.worth if host else None,
     )
     return HybridEngine(runner, cache, config, info, fingerprint, bell)
 
 
-def host_tier(specs: Sequence[ComponentSpec], runner: Runner, config: EngineConfig) -> HostConfig | None:
-    """Host memory as it was asked for, pinned on CUDA; None for none."""
+def host_tier(
+    specs: Sequence[ComponentSpec], runner: Runner, config: EngineConfig, wake: Callable[[], None]
+) -> HostConfig | None:
+    """Host memory as it was asked for, pinned on CUDA, and the stores below it; None for none."""
     if not config.has_host:
         return None
     slots = host_slots(specs, host_bytes=config.host_bytes or None, ratio=config.host_ratio)
@@ -110,8 +107,17 @@ def host_tier(specs: Sequence[ComponentSpec], runner: Runner, config: EngineConf
         for spec in specs:
             shape = (slots[spec.name], spec.slot_bytes)
             rows[spec.name] = torch.empty(shape, dtype=torch.uint8, pin_memory=True).numpy()
-    worth = config.break_even or measure(runner, config.chunk_tokens)
-    return HostConfig(slots, config.write_policy, config.write_uses, worth=worth, rows=rows)
+    store = StoreConfig(open_stores(config.stores)) if config.stores else None
+    worth = config.break_even or measure(runner, config.chunk_tokens, store.chain if store else None)
+    return HostConfig(
+        slots,
+        config.write_policy,
+        config.write_uses,
+        worth=worth,
+        rows=rows,
+        store=store,
+        wake=wake,
+    )
 
 
 def rule_text(name: str, rule: ReuseRule) -> str:

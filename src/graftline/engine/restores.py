@@ -1,41 +1,89 @@
 """What waiting sequences bring up from the tiers below before they run (rule X-8).
 
-A sequence that is about to be admitted first asks the cache for a load. While that is on its way it waits,
-counts as one that runs, and those behind it may go on. What has come is protected until the sequence has
-begun, or until a running one needs the room.
+    queued      the store is asked for what the tiers in memory lack; it comes to the host
+    its turn    when the prefetch has ended, or its time has: the cache is asked for a load, which comes to
+                the device; while it is on its way the sequence counts as one that runs
+    begun       the load has ended and the sequence holds what it reuses by itself
+
+Meanwhile those behind it may go on. What a load has brought is protected until the sequence has begun, or until
+a running one needs the room.
 """
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from graftline.cache import Load, PrefixCache
+from graftline.cache import Load, Prefetch, PrefixCache
 from graftline.engine.coalesce import common_tokens
 from graftline.engine.sequence import Sequence
 from graftline.key import Namespace, Tokens
 
-
 LOADS_AT_ONCE = 2
 """What they bring takes room on the device before its sequence runs."""
+PREFETCHES_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a sequence found below the device: tokens by tier, and how long it took."""
+
+    host_tokens: int = 0
+    store_tokens: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class Restore:
-    """One sequence's load. `asked_after` tells how much had been evicted when the cache was asked."""
+    """One waiting sequence's way up.
+
+    Attributes:
+        tokens: its prompt, and what it has generated before it was preempted.
+        patience_s: until when it waits for the store, on the monotonic clock.
+        due: whether the store is still to be asked.
+        prefetch: what the store was asked for.
+        load: what the cache was asked for.
+        asked_after: slots evicted when the cache was asked; None before.
+    """
 
     namespace: Namespace
     tokens: Tokens
-    load: Load | None
-    asked_after: int
+    patience_s: float
+    due: bool
+    prefetch: Prefetch | None = None
+    load: Load | None = None
+    asked_after: int | None = None
 
     @property
-    def done(self) -> bool:
-        """Whether the sequence may begin."""
-        return self.load is None or self.load.done
+    def fetching(self) -> bool:
+        """Whether the store has not answered yet."""
+        return self.prefetch is not None and not self.prefetch.done
+
+    @property
+    def loading(self) -> bool:
+        """Whether a load is on its way to the device."""
+        return self.load is not None and not self.load.done
+
+    def covers(self, namespace: Namespace, tokens: Tokens, share: int) -> bool:
+        """Whether it brings up at least so many tokens that a prompt begins with."""
+        return namespace == self.namespace and common_tokens(tokens, self.tokens) >= share
+
+    def result(self, reused_tokens: int) -> Restored:
+        """What it has brought of the tokens that are reused."""
+        load, fetch = self.load, self.prefetch
+        if load is None or load.failed:
+            return Restored()
+        before = load.boundary_tokens - load.gained_tokens
+        loaded = max(0, min(reused_tokens, load.boundary_tokens) - before)
+        stored = min(loaded, fetch.fetched_tokens) if fetch is not None and fetch.done else 0
+        seconds = load.seconds + (fetch.seconds if fetch is not None and stored else 0.0)
+        return Restored(loaded - stored, stored, seconds)
 
 
 class Restores:
-    """The loads of all waiting sequences. Owned by the engine's thread."""
+    """The restores of all waiting sequences. Owned by the engine's thread."""
 
     def __init__(self, cache: PrefixCache) -> None:
         self._cache = cache
@@ -45,74 +93,119 @@ class Restores:
     @property
     def under_way(self) -> int:
         """Sequences that wait for a load."""
-        return sum(not restore.done for restore in self._restores.values())
+        return sum(restore.loading for restore in self._restores.values())
 
     @property
     def busy(self) -> bool:
-        """Whether any load has not ended, wanted or not; when it ends the engine is woken."""
-        return bool(self.under_way or self._given_up)
+        """Whether anything is on its way to a waiting sequence; when it ends the engine is woken."""
+        return bool(self._given_up) or any(r.loading or r.fetching for r in self._restores.values())
+
+    def deadline_s(self) -> float | None:
+        """Seconds until the first sequence loses its patience with the store; None when none will."""
+        now_s = time.monotonic()
+        left = [r.patience_s - now_s for r in self._restores.values() if r.fetching or r.due]
+        first = min((seconds for seconds in left if seconds > 0), default=math.inf)
+        return None if first == math.inf else first
 
     def pump(self) -> None:
-        """Ends what has ended."""
+        """Goes on with what has ended, and asks the store for what is due."""
         self._cache.pump()
         for load in [load for load in self._given_up if load.done]:
             load.release()
             self._given_up.remove(load)
+        self._ask_store()
 
-    def ready(self, sequence: Sequence, namespace: Namespace) -> bool:
-        """Whether a sequence need not wait for a load; asks for one when there is something to load."""
-        if self._cache.lower is None:
-            return True
+    def queue(self, sequence: Sequence, namespace: Namespace, patience_s: float) -> None:
+        """A sequence waits; one that has run before is not in the store yet.
+
+        Args:
+            patience_s: how long it waits for the store at most.
+        """
+        if self._cache.lower is None or sequence.ident in self._restores:
+            return
+        due = self._cache.lower.shelf is not None and sequence.reuse is None
+        until_s = time.monotonic() + patience_s
+        self._restores[sequence.ident] = Restore(namespace, sequence.tokens, until_s, due)
+
+    def ready(self, sequence: Sequence) -> bool:
+        """Whether a sequence need not wait; asks for a load when it is time."""
         restore = self._restores.get(sequence.ident)
-        if restore is None or (restore.load is None and restore.asked_after != self._evicted()):
-            if self.under_way >= LOADS_AT_ONCE or self._same_under_way(sequence, namespace):
+        if restore is None:
+            return True
+        if (restore.fetching or restore.due) and time.monotonic() < restore.patience_s:
+            return False
+        restore.due = False
+        if restore.load is None and restore.asked_after != self._evicted():
+            others = [other for other in self._restores.values() if other.loading]
+            if len(others) >= LOADS_AT_ONCE or any(same_load(restore, other) for other in others):
                 return False
-            load = self._cache.load(sequence.tokens, namespace=namespace)
-            restore = Restore(namespace, sequence.tokens, load, self._evicted())
-            self._restores[sequence.ident] = restore
-        return restore.done
+            restore.load = self._cache.load(restore.tokens, namespace=restore.namespace)
+            restore.asked_after = self._evicted()
+            if restore.prefetch is not None:
+                restore.prefetch.release()
+        return not restore.loading
 
-    def begun(self, sequence: Sequence) -> Load | None:
-        """The sequence holds what it reuses by itself now. Gives its load, which has ended."""
+    def begun(self, sequence: Sequence, reused_tokens: int) -> Restored:
+        """The sequence holds what it reuses by itself now; gives what came from below."""
         restore = self._restores.pop(sequence.ident, None)
-        if restore is None or restore.load is None:
-            return None
-        restore.load.release()
-        return restore.load
+        if restore is None:
+            return Restored()
+        if restore.load is not None:
+            restore.load.release()
+        return restore.result(reused_tokens)
 
     def drop(self, sequence: Sequence) -> None:
-        """A sequence does not want its load any more; nothing waits for a copy that is on its way."""
+        """A sequence does not wait any more; nothing waits for a copy that is on its way."""
         restore = self._restores.pop(sequence.ident, None)
-        if restore is not None and restore.load is not None:
-            self._give_up(restore.load)
+        if restore is None:
+            return
+        if restore.prefetch is not None:
+            restore.prefetch.release()
+        if restore.loading:
+            assert restore.load is not None
+            self._given_up.append(restore.load)
+        elif restore.load is not None:
+            restore.load.release()
 
     def make_room(self) -> bool:
         """Lets go of what has come for sequences that still wait; False when there was nothing.
 
         They ask again when it is their turn.
         """
-        ended = [ident for ident, restore in self._restores.items() if restore.load and restore.done]
-        for ident in ended:
-            load = self._restores.pop(ident).load
-            assert load is not None
-            load.release()
+        ended = [restore for restore in self._restores.values() if restore.load and not restore.loading]
+        for restore in ended:
+            assert restore.load is not None
+            restore.load.release()
+            restore.load = restore.asked_after = None
         return bool(ended)
 
-    def _give_up(self, load: Load) -> None:
-        if load.done:
-            load.release()
-        else:
-            self._given_up.append(load)
+    # -- steps -----------------------------------------------------------------------------------------
 
-    def _same_under_way(self, sequence: Sequence, namespace: Namespace) -> bool:
-        """Whether another one's load brings a prefix of this prompt: then it is not loaded twice."""
-        return any(
-            other.load is not None
-            and not other.done
-            and other.namespace == namespace
-            and common_tokens(sequence.tokens, other.tokens) >= other.load.boundary_tokens
-            for other in self._restores.values()
-        )
+    def _ask_store(self) -> None:
+        """Starts prefetches, oldest first; not two at once for prompts that are alike for the most part."""
+        under_way = [restore for restore in self._restores.values() if restore.fetching]
+        due = [restore for restore in self._restores.values() if restore.due]
+        for restore in due[: 2 * PREFETCHES_AT_ONCE]:
+            if len(under_way) >= PREFETCHES_AT_ONCE:
+                return
+            if covered(restore, under_way):
+                continue
+            restore.due = False
+            restore.prefetch = self._cache.prefetch(restore.tokens, namespace=restore.namespace)
+            if restore.fetching:
+                under_way.append(restore)
 
     def _evicted(self) -> int:
         return sum(self._cache.evicted_slots.values())
+
+
+def covered(restore: Restore, others: Iterable[Restore]) -> bool:
+    """Whether another one brings up half of a prompt or more: the store is asked for the rest afterwards."""
+    half = -(-len(restore.tokens) // 2)
+    return any(other.covers(restore.namespace, restore.tokens, half) for other in others)
+
+
+def same_load(restore: Restore, other: Restore) -> bool:
+    """Whether another one's load brings a prefix of this prompt: then it is not loaded twice."""
+    assert other.load is not None
+    return other.covers(restore.namespace, restore.tokens, other.load.boundary_tokens)

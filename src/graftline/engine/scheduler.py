@@ -8,13 +8,14 @@ everything back and waits again (rule X-5).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from graftline.cache import CachedRequest, Load, PrefixCache
+from graftline.cache import CachedRequest, PrefixCache
 from graftline.engine.api import ReuseReport
 from graftline.engine.coalesce import find_wait, shared_boundary
 from graftline.engine.config import EngineConfig
-from graftline.engine.restores import Restores
+from graftline.engine.restores import Restored, Restores
 from graftline.engine.sequence import Phase, Sequence
 from graftline.engine.work import StepPlan, Work
 from graftline.errors import CapacityError
@@ -63,7 +64,7 @@ class Scheduler:
 
     def plan(self) -> list[Work]:
         """Work for one step; every token of it has a place in the pools. Empty when nothing can run."""
-        self.restores.pump()
+        self._bring_up()
         self._made_room = False
         preempted = self.preemptions
         plan = StepPlan(self._config.max_batched_tokens)
@@ -73,7 +74,7 @@ class Scheduler:
         for sequence in list(self.waiting):
             if not self._may_admit(plan) or self.preemptions != preempted:
                 break
-            if self._waits(sequence, plan) or not self._restored(sequence):
+            if self._waits(sequence, plan) or not self.restores.ready(sequence):
                 continue
             if not self._admit(sequence):
                 break
@@ -98,9 +99,21 @@ class Scheduler:
         taken = len(self.running) + self.restores.under_way
         return plan.budget_tokens > 0 and taken < self._config.max_running
 
-    def _restored(self, sequence: Sequence) -> bool:
-        """Whether a sequence need not wait for what comes up from the tiers below (rule X-8)."""
-        return not self._uses_cache(sequence) or self.restores.ready(sequence, self._namespace(sequence))
+    def _bring_up(self) -> None:
+        """Goes on with what comes up from the tiers below for those that wait (rule X-8)."""
+        if self._cache.lower is None:
+            return
+        for sequence in self.waiting:
+            if self._uses_cache(sequence):
+                self.restores.queue(sequence, self._namespace(sequence), self._patience_s(sequence))
+        self.restores.pump()
+
+    def _patience_s(self, sequence: Sequence) -> float:
+        """How long a sequence waits for a store at most."""
+        request, config = sequence.request, self._config
+        policy = request.prefetch_policy or config.prefetch_policy
+        timeout_s = request.prefetch_timeout_s or config.prefetch_timeout_s
+        return {"best_effort": 0.0, "wait": math.inf, "timeout": timeout_s}[policy]
 
     def _waits(self, sequence: Sequence, plan: StepPlan) -> bool:
         """Whether a sequence waits for a running one that computes the same prefix (rule X-7)."""
@@ -215,9 +228,9 @@ class Scheduler:
         sequence.cached = cached
         sequence.phase = Phase.RUNNING
         coalesced_tokens = sequence.end_wait(cached.reused_tokens)
-        load = self.restores.begun(sequence)
+        restored = self.restores.begun(sequence, cached.reused_tokens)
         if sequence.reuse is None:
-            sequence.reuse = report(len(request.tokens), cached.match, coalesced_tokens, load)
+            sequence.reuse = report(len(request.tokens), cached.match, coalesced_tokens, restored)
         return True
 
     def _fits(self, cached: CachedRequest) -> bool:
@@ -235,12 +248,8 @@ class Scheduler:
         return True
 
 
-def report(prompt_tokens: int, match: Match, coalesced_tokens: int, load: Load | None) -> ReuseReport:
+def report(prompt_tokens: int, match: Match, coalesced_tokens: int, restored: Restored) -> ReuseReport:
     """What a request is told of its match (rules M-4, X-7, X-8)."""
-    loaded = 0
-    if load is not None and not load.failed:
-        before = load.boundary_tokens - load.gained_tokens
-        loaded = max(0, min(match.boundary_tokens, load.boundary_tokens) - before)
     return ReuseReport(
         prompt_tokens=prompt_tokens,
         matched_tokens=match.path_tokens,
@@ -250,6 +259,7 @@ def report(prompt_tokens: int, match: Match, coalesced_tokens: int, load: Load |
         reason=match.reason,
         boundaries={vote.component: vote.boundary_tokens for vote in match.votes},
         coalesced_tokens=coalesced_tokens,
-        host_tokens=loaded,
-        restored_ms=load.seconds * 1e3 if load is not None else 0.0,
+        host_tokens=restored.host_tokens,
+        store_tokens=restored.store_tokens,
+        restored_ms=restored.seconds * 1e3,
     )

@@ -23,14 +23,12 @@ class Usage:
         level, rank: what the policy answered when it was asked last.
         weight: a number of the policy's own, 0 at first; halves of a split node share it.
         last_s: time of the last use, as the owner of the tree tells it (rule S-2).
-        priority: largest hint of the sessions that referenced the node (rule S-7).
+        priority: largest hint of the sessions that ever referred to the node (rule S-7).
         return_s: when a session that gave a hint is expected next; in the past where none is.
         component: index of the component.
-        sessions: how many sessions reference a page of the run (rule S-3).
-        start_page, end_page: place of the node, half-open.
-        children: nodes right below the node.
-
-    The last four are those of the moment in which the policy is asked.
+        sessions: how many sessions refer to a page of the run (rule S-3).
+        start_page, end_page: place of the node at the last use, half-open.
+        children: nodes right below the node at the last use.
     """
 
     __slots__ = (

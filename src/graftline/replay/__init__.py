@@ -6,13 +6,12 @@ from graftline.replay.formats import FORMATS, FileTrace
 from graftline.replay.lines import TraceError
 from graftline.replay.loops import Arrivals, Clients
 from graftline.replay.requests import ReplayRequest
-from graftline.replay.simulate import POLICIES, Setup, simulate
+from graftline.replay.simulate import Setup, simulate
 from graftline.replay.sweep import SweepPlan, SweepResult, sweep
 from graftline.replay.tokens import PagedTrace
 
 __all__ = [
     "FORMATS",
-    "POLICIES",
     "Arrivals",
     "Clients",
     "Composition",

@@ -98,6 +98,7 @@ class Service:
                 self.at(upcoming.arrival_s, ARRIVED, upcoming)
                 upcoming = next(source, None)
             self.now_s, _, kind, job = heapq.heappop(self._events)
+            self.replayer.cache.set_time(self.now_s)
             if kind == ARRIVED:
                 self._arrived(job, sessions, think_s)
             elif kind == PROMPT_DONE:

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from graftline.cache import CachedRequest, PrefixCache
+from graftline.cache.sessions import Session, SessionLimits
 from graftline.components import Chunk, ComponentSpec, Window
 from graftline.errors import CapacityError, ConfigError
 from graftline.plan import Match
-from graftline.policies import EvictionPolicy, Lru
+from graftline.policies import Lru, make_policy
 from graftline.replay.compositions import Composition, scaled, window_pages
 from graftline.replay.cost import CostModel
 from graftline.replay.tally import PoolFigures, RunFigures, Tally
 from graftline.replay.tokens import KEY_TOKENS, PagedRequest, answer_key, prompt_key
 
-POLICIES: dict[str, Callable[[], EvictionPolicy]] = {Lru.name: Lru}
 DEFAULT_CHUNK_TOKENS = 2048
 
 Progress = Callable[[int], None]
@@ -47,12 +47,14 @@ class Setup:
         composition: the model's components.
         slots: places of each component's device pool.
         page_tokens: tokens a page.
-        policy: name of the order of eviction, in `POLICIES`.
+        policy: order of eviction, as `make_policy` reads it.
         core: which tree core keeps the books, as for `PrefixCache`.
         cost: how long things take.
         chunk_tokens: how much of a prompt is computed at once; matters to windows, whose pool must hold
             the window and one chunk.
         slot_bytes: bytes of a slot, by component; for orders of eviction that weigh bytes.
+        sessions: whether the cache is told of the sessions that the trace names.
+        session_ttl_s: how long an idle session stays open, by the trace's arrival times.
     """
 
     composition: Composition
@@ -63,10 +65,11 @@ class Setup:
     cost: CostModel = field(default_factory=CostModel)
     chunk_tokens: int = DEFAULT_CHUNK_TOKENS
     slot_bytes: Mapping[str, int] = field(default_factory=dict)
+    sessions: bool = True
+    session_ttl_s: float = SessionLimits().ttl_s
 
     def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise ConfigError(f"unknown policy '{self.policy}'", hint=f"choose one of {', '.join(POLICIES)}")
+        make_policy(self.policy)
         if self.chunk_tokens < 1:
             raise ConfigError(f"chunk_tokens is {self.chunk_tokens}, it must be at least 1")
         for name, least in least_slots(self.composition, self.page_tokens, self.chunk_tokens).items():
@@ -130,8 +133,9 @@ class Replayer:
             page_tokens=KEY_TOKENS,
             pools={spec.name: NoValues() for spec in specs if spec.rule.holds_state},
             core=setup.core,
-            policy=POLICIES[setup.policy](),
+            policy=setup.policy,
             record_events=record_events,
+            sessions=SessionLimits(ttl_s=setup.session_ttl_s),
         )
         self.tally = Tally(setup.page_tokens, KEY_TOKENS)
         self._closed_slots = min((spec.slots for spec in specs if spec.rule.prefix_closed), default=None)
@@ -162,7 +166,8 @@ class Replayer:
         Raises:
             CapacityError: others hold what it needs; it has given everything back.
         """
-        running = self.cache.begin(prompt_key(paged))
+        session = self.session(paged)
+        running = self.cache.begin(prompt_key(paged), session=session)
         try:
             if beside_others:
                 self._require_room(paged, running)
@@ -171,6 +176,11 @@ class Replayer:
             running.abort()
             raise
         return running
+
+    def session(self, paged: PagedRequest) -> Session | None:
+        """Whose request it is; None where the trace does not tell, or the cache is not to know."""
+        name = paged.request.session
+        return Session(name) if self.setup.sessions and name != paged.request.ident else None
 
     def finish(self, paged: PagedRequest, running: CachedRequest) -> None:
         """Computes the answer and ends the request; what was computed is kept.
@@ -184,7 +194,8 @@ class Replayer:
             running.finish()
 
     def serve(self, paged: PagedRequest) -> Match:
-        """A request from its start to its end, alone."""
+        """A request from its start to its end, alone, at its time of arrival."""
+        self.cache.set_time(paged.request.arrival_s)
         running = self.begin(paged)
         self.finish(paged, running)
         return running.match

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import TypeAlias
 
+from graftline.cache.sessions import SessionLimits
 from graftline.errors import ConfigError
 from graftline.policies import Lru
 from graftline.replay.compositions import Composition
@@ -50,6 +51,8 @@ class SweepPlan:
         core: which tree core.
         chunk_tokens: how much of a prompt is computed at once.
         with_optimum: whether the optimum is asked for.
+        sessions: whether the cache is told of the sessions that the trace names.
+        session_ttl_s: how long an idle session stays open.
     """
 
     composition: Composition
@@ -62,6 +65,8 @@ class SweepPlan:
     core: str = "auto"
     chunk_tokens: int = DEFAULT_CHUNK_TOKENS
     with_optimum: bool = True
+    sessions: bool = True
+    session_ttl_s: float = SessionLimits().ttl_s
 
     def __post_init__(self) -> None:
         names = {name for name, _ in self.composition.rules}
@@ -74,6 +79,20 @@ class SweepPlan:
         for capacity in self.capacities:
             if not 0 < capacity <= 1:
                 raise ConfigError(f"capacity {capacity} is not above 0 and at most 1 of the working set")
+
+    def setup(self, slots: Mapping[str, int], page_tokens: int, policy: str = Lru.name) -> Setup:
+        """The cache at one size."""
+        return Setup(
+            self.composition,
+            slots,
+            page_tokens,
+            policy,
+            self.core,
+            self.cost,
+            self.chunk_tokens,
+            sessions=self.sessions,
+            session_ttl_s=self.session_ttl_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +163,7 @@ def sized(trace: PagedTrace, plan: SweepPlan, progress: Start) -> dict[str, int]
     progress("reading", 0)
     ahead = passages(trace)
     page_tokens = trace.page_tokens
-    roomy = Setup(
-        plan.composition,
-        endless_slots(plan, ahead, page_tokens),
-        page_tokens,
-        core=plan.core,
-        chunk_tokens=plan.chunk_tokens,
-    )
+    roomy = plan.setup(endless_slots(plan, ahead, page_tokens), page_tokens)
     endless = simulate(trace, roomy, progress("endless cache", ahead.requests))
     held = {pool.component: pool.held_slots for pool in endless.pools}
     _, slots = next(sizes(plan, held, page_tokens))
@@ -174,19 +187,14 @@ def sweep(trace: PagedTrace, plan: SweepPlan, progress: Start = unseen) -> Sweep
     ahead = passages(trace)
     page_tokens, prompt_tokens = trace.page_tokens, int(ahead.prompt_tokens.sum())
     slots = endless_slots(plan, ahead, page_tokens)
-    roomy = Setup(
-        plan.composition, slots, page_tokens, core=plan.core, cost=plan.cost, chunk_tokens=plan.chunk_tokens
-    )
-    endless = simulate(trace, roomy, progress("endless cache", ahead.requests))
+    endless = simulate(trace, plan.setup(slots, page_tokens), progress("endless cache", ahead.requests))
     working_set = {pool.component: pool.held_slots for pool in endless.pools}
     points: list[SweepPoint] = []
     for capacity, slots in sizes(plan, working_set, page_tokens):
         shared: OptimumFigures | None = None
         for policy in plan.policies:
             where = "given slots" if capacity is None else f"{capacity:.0%}"
-            setup = Setup(
-                plan.composition, slots, page_tokens, policy, plan.core, plan.cost, plan.chunk_tokens
-            )
+            setup = plan.setup(slots, page_tokens, policy)
             bar = progress(f"{policy}, {where}", ahead.requests)
             figures, order = run(trace, setup, plan, ahead, bar)
             if plan.with_optimum and (shared is None or order is not ahead):

@@ -6,9 +6,10 @@ from collections import Counter
 
 from graftline.errors import IntegrityError
 from graftline.tree.boundaries import deepest_agreed, shallowest_agreed
+from graftline.tree.check_sessions import check_sessions
 from graftline.tree.liveness import dead_pages, evictable, shallowest_below
 from graftline.tree.node import Node
-from graftline.tree.state import State, holding_of, is_valid, path_up
+from graftline.tree.state import DEAD, LIVE, State, holding_of, is_valid, path_up
 
 
 def check(state: State) -> None:
@@ -21,6 +22,7 @@ def check(state: State) -> None:
     check_locks(state)
     check_slots(state)
     check_counters(state)
+    check_sessions(state)
 
 
 def broken(rule: str, node: Node, message: str) -> IntegrityError:
@@ -76,7 +78,7 @@ def check_candidates(state: State, node: Node) -> None:
     for component, spec in enumerate(state.specs):
         holding = holding_of(node, component)
         pages = evictable(state, node, component)
-        kind = 0 if pages.dead_head + pages.dead_tail else 1
+        kind = DEAD if pages.dead_head + pages.dead_tail else LIVE
         usage = holding.usage
         wanted = (kind, usage.level, usage.rank, usage.last_tick, node.start, node.ident, holding.version)
         if bool(sum(pages)) != bool(holding.version):

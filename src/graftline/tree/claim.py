@@ -54,7 +54,7 @@ def holdings(state: State, found: Match, boundary_tokens: int) -> dict[str, tupl
     if boundary == 0:
         return {spec.name: () for spec in state.specs}
     node = node_of(state, found, boundary)
-    return {spec.name: runs_of(state, node, index, boundary) for index, spec in enumerate(state.specs)}
+    return {spec.name: runs_of(node, index, boundary) for index, spec in enumerate(state.specs)}
 
 
 def boundary_on_path(state: State, found: Match, boundary_tokens: int) -> int:
@@ -89,7 +89,7 @@ def node_of(state: State, found: Match, boundary: int) -> Node:
     return node
 
 
-def runs_of(state: State, node: Node, component: int, boundary: int) -> tuple[Held, ...]:
+def runs_of(node: Node, component: int, boundary: int) -> tuple[Held, ...]:
     """What one component holds of `[0, boundary)`, in runs as long as they can be."""
     parts: list[Held] = []  # deep ones first
     for step in path_up(node):

@@ -118,9 +118,7 @@ class PythonCore:
         """Tells the time and closes idle sessions (rule S-2)."""
         return set_time(self._state, now_s)
 
-    def open_session(
-        self, name: str, *, priority: int = 0, expected_return_s: float | None = None
-    ) -> int:
+    def open_session(self, name: str, *, priority: int = 0, expected_return_s: float | None = None) -> int:
         """Opens a session, or renews one that is open (rule S-1)."""
         return open_session(self._state, name, priority, expected_return_s)
 

@@ -9,11 +9,11 @@ import numpy as np
 from graftline.plan import Freed, Slots
 from graftline.tree.boundaries import run_start
 from graftline.tree.events import record_removed
-from graftline.tree.liveness import Evictable, evictable, reconsider, reconsider_below
+from graftline.tree.liveness import Evictable, evictable, rank_holding, reconsider, reconsider_below
 from graftline.tree.node import NO_SLOTS, Holding, Node
 from graftline.tree.ranks import is_spared
 from graftline.tree.split import prune
-from graftline.tree.state import NODE, State, holding_of, is_valid
+from graftline.tree.state import KIND, LIVE, NODE, Candidate, State, holding_of, is_valid
 
 
 class Harvest:
@@ -42,20 +42,23 @@ def evict(state: State, component: int, wanted: int) -> Freed:
     harvest = Harvest(state)
     missing = wanted
     while missing > 0:
-        node = coldest(state, component)
-        if node is None:
+        candidate = coldest(state, component)
+        if candidate is None:
             break
-        if not is_spared(state, node, component):
+        node = state.nodes[candidate[NODE]]
+        if candidate[KIND] == LIVE and is_spared(state, node, component):
+            rank_holding(state, node, component)
+        else:
             missing -= evict_from(state, node, component, missing, harvest)
     return harvest.freed()
 
 
-def coldest(state: State, component: int) -> Node | None:
-    """Node whose values leave next."""
+def coldest(state: State, component: int) -> Candidate | None:
+    """The candidate whose values leave next."""
     queue = state.candidates[component]
     while queue:
         if is_valid(state, component, queue[0]):
-            return state.nodes[queue[0][NODE]]
+            return queue[0]
         heapq.heappop(queue)
     return None
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from graftline.tree.boundaries import deepest_agreed, shallowest_agreed
 from graftline.tree.node import Node
 from graftline.tree.ranks import ask_again
-from graftline.tree.state import State, holding_of, push_candidate
+from graftline.tree.state import DEAD, LIVE, State, holding_of, push_candidate
 
 
 class Evictable(NamedTuple):
@@ -126,7 +126,7 @@ def rank_holding(state: State, node: Node, component: int) -> None:
         return
     holding.version = state.next_ident()
     state.live_candidates[component] += 1
-    kind = 0 if dead_head + dead_tail else 1
+    kind = DEAD if dead_head + dead_tail else LIVE
     usage = holding.usage
     candidate = (kind, usage.level, usage.rank, usage.last_tick, node.start, node.ident, holding.version)
     push_candidate(state, component, candidate)

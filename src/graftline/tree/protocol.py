@@ -55,9 +55,7 @@ class TreeCore(Protocol):
     def set_time(self, now_s: float) -> tuple[str, ...]:
         """Tells the time, which never goes back; returns the names of the idle sessions that it closed."""
 
-    def open_session(
-        self, name: str, *, priority: int = 0, expected_return_s: float | None = None
-    ) -> int:
+    def open_session(self, name: str, *, priority: int = 0, expected_return_s: float | None = None) -> int:
         """Opens or renews a session; returns its handle. See `graftline.tree.sessions`."""
 
     def register(self, handle: int, lease: Lease) -> bool:

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from graftline.tree.node import Node
-from graftline.tree.state import State, holding_of, push_candidate
-
-
-def tell_place(node: Node, component: int) -> None:
-    """Writes down what the policy may want to know of the place: sessions, pages, children."""
-    holding = holding_of(node, component)
-    usage = holding.usage
-    usage.sessions = holding.sessions()
-    usage.start_page, usage.end_page = node.start, node.end
-    usage.children = len(node.children)
+from graftline.tree.state import State, holding_of
 
 
 def ask(state: State, node: Node, component: int) -> None:
     """Asks for the level and the rank (rules P-2, P-3)."""
-    tell_place(node, component)
-    usage = holding_of(node, component).usage
+    holding = holding_of(node, component)
+    usage = holding.usage
+    usage.sessions = holding.sessions()
     usage.level = state.policy.level(usage)
     usage.rank = state.policy.rank(usage)
     usage.stale = usage.asked = False
@@ -34,15 +26,12 @@ def ask_again(state: State, node: Node, component: int) -> None:
 def is_spared(state: State, node: Node, component: int) -> bool:
     """Asks once whether live values that are next to leave are worth more by now (rule P-4).
 
-    A holding that is spared goes back into the order.
+    The caller puts a holding that is spared back into the order.
     """
-    holding = holding_of(node, component)
-    usage = holding.usage
-    is_live = not holding.dead_evictable
-    if usage.asked or not is_live:
+    usage = holding_of(node, component).usage
+    if usage.asked:
         return False
     usage.asked = True
-    tell_place(node, component)
     rank = state.policy.rerank(usage, state.now_s, state.clock)
     if rank <= usage.rank:
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -15,9 +16,12 @@ from graftline.plan import Event, Tier
 from graftline.policies import EvictionPolicy
 from graftline.tree.node import Holding, Node
 
-# One candidate for eviction: (0 for dead and 1 for live values, level, rank, tick, start, node, version).
+# One candidate for eviction: (dead or live, level, rank, tick, start, node, version).
 Candidate = tuple[int, int, float, int, int, int, int]
-NODE, VERSION = 5, 6
+KIND: Final = 0
+NODE: Final = 5
+VERSION: Final = 6
+DEAD, LIVE = 0, 1
 
 
 @dataclass(slots=True)

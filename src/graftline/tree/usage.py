@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from graftline.plan import Held
 from graftline.tree.liveness import rank_holding
 from graftline.tree.node import Holding, Node
-from graftline.tree.ranks import ask, tell_place
+from graftline.tree.ranks import ask
 from graftline.tree.state import State, holding_of, path_up
 
 
@@ -45,7 +45,7 @@ def touch_holding(state: State, node: Node, component: int) -> None:
     usage.last_tick = state.clock
     usage.last_s = state.now_s
     usage.uses += 1
-    tell_place(node, component)
+    usage.start_page, usage.end_page, usage.children = node.start, node.end, len(node.children)
     state.policy.touch(usage, gap_ticks, gap_s)
     ask(state, node, component)
     rank_holding(state, node, component)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -288,9 +289,12 @@ def test_a_server_that_takes_no_writes(own_redis):
 
 
 def test_tls_with_a_ca_of_ones_own(redis_program, tmp_path):
-    if b"--tls" not in subprocess.run(
-        ["strings", redis_program], capture_output=True
-    ).stdout and not _has_tls(redis_program):
+    (port,) = free_ports(1)
+    # Without a certificate either kind of build ends at once, and says why.
+    tried = subprocess.run(
+        [redis_program, "--port", "0", "--tls-port", str(port)], capture_output=True, check=False
+    )
+    if b"No tls-cert-file" not in tried.stdout:
         pytest.skip("this server was built without TLS")
     certificate, private = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(
@@ -300,7 +304,6 @@ def test_tls_with_a_ca_of_ones_own(redis_program, tmp_path):
         check=True,
         capture_output=True,
     )  # fmt: skip
-    (port,) = free_ports(1)
     tls = ("--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(private))
     server = RedisServer(
         redis_program, tmp_path, *tls, "--tls-ca-cert-file", str(certificate), "--tls-auth-clients", "no"
@@ -316,11 +319,6 @@ def test_tls_with_a_ca_of_ones_own(redis_program, tmp_path):
         stranger.close()
     finally:
         server.remove()
-
-
-def _has_tls(program: str) -> bool:
-    answer = subprocess.run([program, "--tls-port", "x", "--port", "0"], capture_output=True, check=False)
-    return b"argument must be" in answer.stdout + answer.stderr
 
 
 @pytest.mark.parametrize(
@@ -359,6 +357,6 @@ def test_no_message_shows_a_password():
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "redis", None)
+    monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(ConfigError, match=r"graftline\[store-redis\]"):
         open_redis("redis://127.0.0.1")

@@ -7,8 +7,12 @@ use super::{Policy, Usage};
 pub struct Lru;
 
 impl Policy for Lru {
-    fn name(&self) -> &'static str {
-        "lru"
+    fn text(&self) -> String {
+        "lru".to_owned()
+    }
+
+    fn is_recency(&self) -> bool {
+        true
     }
 
     fn rank(&self, usage: &Usage) -> f64 {

@@ -23,15 +23,12 @@ from pathlib import Path
 
 from graftline.errors import ConfigError
 from graftline.tiers.store.base import Buffer, Key, StoreError, StoreStat
-from graftline.tiers.store.file_room import Room, objects_in
+from graftline.tiers.store.file_room import SPARE_SHARE, Room, objects_in
 from graftline.tiers.store.file_session import Session, sweep
-from graftline.tiers.store.file_usage import Usage
+from graftline.tiers.store.file_usage import Usage, Used
 from graftline.tiers.store.local import parse_local_url
 
 DEFAULT_BYTES = 10 * 10**9
-SPARE_SHARE = 0.1
-"""Share of the capacity that making room frees beyond what is needed, so that it is seldom done."""
-
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a foreign pipe must not block
@@ -64,7 +61,7 @@ class FileStore:
         self._capacity_bytes = capacity_bytes
         self._sync = sync
         self._usage = Usage(self._root / "usage")
-        self._room = Room(self._root, self._usage, lambda: self._writable().scratch())
+        self._room = Room(self._root, self._usage, capacity_bytes, lambda: self._writable().scratch())
         self._session: Session | None = None
         self._session_lock = threading.Lock()
         self._closed = False
@@ -121,9 +118,10 @@ class FileStore:
         """Sizes by the shared count. Cost: looks at every object where nobody has counted yet."""
         self._check_open()
         used = self._usage.read()
-        with suppress(OSError):
-            used = used or self._room.count()
-        used = used or self._room.look()
+        if used is None:
+            with suppress(OSError):
+                self._room.count()
+            used = self._usage.read() or self._room.look()
         return StoreStat(max(0, used.objects), max(0, used.stored_bytes), self._capacity_bytes)
 
     def close(self) -> None:
@@ -172,62 +170,57 @@ class FileStore:
         if old_bytes == len(value):
             _mark_used(path)
             return ""
+        change = Used(len(value) - old_bytes, 0 if old_bytes else 1)
         try:
-            self._make_room(len(value))
             try:
-                self._write(path, value, old_bytes)
+                self._write_reserved(path, value, change)
             except StoreError as error:
-                if error.reason != "full":
+                if error.reason != "full" or not isinstance(error.__cause__, OSError):
                     raise
                 self._make_room_on_disk(len(value))
-                self._write(path, value, old_bytes)
+                self._write_reserved(path, value, change)
         except StoreError as error:
             if error.reason not in ("full", "refused"):
                 raise
             return error.reason
         return ""
 
-    def _make_room(self, wanted_bytes: int) -> None:
-        """Keeps the promised bound, with some to spare."""
-        start_bytes = self._capacity_bytes - wanted_bytes
-        if start_bytes < 0:
-            raise StoreError("full", f"an object of {wanted_bytes} bytes is larger than store '{self.url}'")
-        self._writable()
-        with self._faults():
-            used = self._usage.read() or self._room.count()
-            if self._usage.needs_compacting():
-                used = self._room.count()
-            if used is not None and used.stored_bytes <= start_bytes:
-                return
-            target_bytes = min(start_bytes, int(self._capacity_bytes * (1 - SPARE_SHARE)))
-            if not self._room.shrink_to(target_bytes, start_bytes):
-                raise StoreError("full", f"store '{self.url}' has no room for {wanted_bytes} bytes now")
-
     def _make_room_on_disk(self, wanted_bytes: int) -> None:
         """The disk is full below the capacity: the coldest objects make room for the new ones."""
         with self._faults():
             used = self._usage.read()
             if used is not None:
-                keep_bytes = used.stored_bytes - max(8 * wanted_bytes, int(used.stored_bytes * SPARE_SHARE))
-                self._room.shrink_to(max(0, keep_bytes), max(0, keep_bytes))
+                spare_bytes = max(8 * wanted_bytes, int(used.stored_bytes * SPARE_SHARE))
+                self._room.shrink_to(max(0, used.stored_bytes - spare_bytes))
 
-    def _write(self, path: str, value: memoryview, old_bytes: int) -> None:
+    def _write_reserved(self, path: str, value: memoryview, change: Used) -> None:
+        """Writes one object within the promised bound."""
+        self._writable()
+        with self._faults():
+            if not self._room.reserve(change):
+                raise StoreError("full", f"store '{self.url}' has no room for {len(value)} bytes now")
+            try:
+                self._write(path, value)
+            except BaseException:
+                with suppress(OSError):
+                    self._usage.add(-change.stored_bytes, -change.objects)
+                raise
+
+    def _write(self, path: str, value: memoryview) -> None:
         for attempt in range(_FOLDER_TRIES):
             scratch = self._writable().scratch()
-            with self._faults():
-                try:
-                    self._write_scratch(scratch, value)
-                    self._usage.add(len(value) - old_bytes, 0 if old_bytes else 1)
-                    self._rename(scratch, path)
-                except FileNotFoundError:  # the folder was deleted meanwhile
-                    if attempt + 1 == _FOLDER_TRIES:
-                        raise
-                except OSError:
-                    with suppress(OSError):
-                        _unlink(scratch)
+            try:
+                self._write_scratch(scratch, value)
+                self._rename(scratch, path)
+            except FileNotFoundError:  # the folder was deleted meanwhile
+                if attempt + 1 == _FOLDER_TRIES:
                     raise
-                else:
-                    return
+            except OSError:
+                with suppress(OSError):
+                    _unlink(scratch)
+                raise
+            else:
+                return
 
     def _write_scratch(self, scratch: str, value: memoryview) -> None:
         fd = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)

@@ -19,11 +19,14 @@ from pathlib import Path
 from graftline.tiers.store.base import StoreError
 from graftline.tiers.store.file_usage import Usage, Used
 
+SPARE_SHARE = 0.1
+"""Share of the capacity that making room frees beyond what is needed, so that it is seldom done."""
 QUEUE_MAX = 1 << 16
 LOCK_WAIT_S = 1.0
 _LOCK_STEP_S = 0.005
 _NAME_LETTERS = 64
 _COUNTS_MAX = 4  # in one making of room
+_NOTHING = Used(0, 0)
 
 
 def objects_in(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -49,46 +52,68 @@ class Room:
     Args:
         root: the store's folder.
         usage: its shared count.
+        capacity_bytes: most bytes of objects.
         scratch: gives names for new files.
     """
 
-    def __init__(self, root: Path, usage: Usage, scratch: Callable[[], str]) -> None:
+    def __init__(self, root: Path, usage: Usage, capacity_bytes: int, scratch: Callable[[], str]) -> None:
         self._root = root
         self._usage = usage
+        self._capacity_bytes = capacity_bytes
         self._scratch = scratch
         self._coldest: list[tuple[int, int, str]] = []  # time of use, bytes, path; the coldest last
         self._mutex = threading.Lock()
 
-    def shrink_to(self, target_bytes: int, start_bytes: int) -> bool:
-        """Removes the coldest until at most `target_bytes` are left, if there are more than `start_bytes`.
+    def reserve(self, change: Used) -> bool:
+        """Counts an object before it is written, and makes room for it.
+
+        The capacity may be passed by what other processes are writing while objects are counted anew.
 
         Returns:
-            Whether at most `start_bytes` are left; False also when another process holds the lock too long.
+            Whether it may be written; False also when another process holds the lock too long.
+        Raises:
+            OSError: the folder cannot be read or written.
+        """
+        if change.stored_bytes > self._capacity_bytes:
+            return False
+        if not self._usage.add(change.stored_bytes, change.objects) or self._usage.needs_compacting():
+            self.count(change)
+        used = self._usage.read()
+        if used is None or used.stored_bytes <= self._capacity_bytes:
+            return True
+        target_bytes = max(change.stored_bytes, int(self._capacity_bytes * (1 - SPARE_SHARE)))
+        if self.shrink_to(target_bytes, change):
+            return True
+        self._usage.add(-change.stored_bytes, -change.objects)
+        return False
+
+    def shrink_to(self, target_bytes: int, reserved: Used = _NOTHING) -> bool:
+        """Removes the coldest until at most `target_bytes` are left, `reserved` included.
+
+        Returns:
+            Whether that, or at least the capacity, was reached.
         Raises:
             OSError: the folder cannot be read or written.
         """
         with self._mutex, self._folder_lock() as locked:
-            if not locked:
-                return False
-            used = self._usage.read() or self._count()
-            if used.stored_bytes > start_bytes:
-                used = self._remove_down_to(target_bytes)
-            return used.stored_bytes <= start_bytes
+            used = self._remove_down_to(target_bytes, reserved) if locked else self._usage.read()
+            return used is not None and used.stored_bytes <= self._capacity_bytes
 
-    def count(self) -> Used | None:
-        """Counts all objects anew; None when another process holds the lock for too long."""
+    def count(self, reserved: Used = _NOTHING) -> None:
+        """Counts all objects anew, unless another process holds the lock too long."""
         with self._mutex, self._folder_lock() as locked:
-            return self._count() if locked else None
+            if locked:
+                self._count(reserved)
 
-    def _remove_down_to(self, target_bytes: int) -> Used:
-        used = self._usage.read() or self._count()
+    def _remove_down_to(self, target_bytes: int, reserved: Used) -> Used:
+        used = self._usage.read() or self._count(reserved)
         for _ in range(_COUNTS_MAX):
             while self._coldest and used.stored_bytes > target_bytes:
                 self._remove_coldest(used.stored_bytes - target_bytes)
-                used = self._usage.read() or self._count()
+                used = self._usage.read() or self._count(reserved)
             if used.stored_bytes <= target_bytes:
                 break
-            used = self._count()  # the queue is used up, or what is left was used meanwhile
+            used = self._count(reserved)  # the queue is used up, or what is left was used meanwhile
         return used
 
     def _remove_coldest(self, wanted_bytes: int) -> None:
@@ -104,10 +129,11 @@ class Room:
             freed, removed = freed + size, removed + 1
         self._usage.add(-freed, -removed)
 
-    def _count(self) -> Used:
+    def _count(self, reserved: Used) -> Used:
         """Looks at every object and starts the shared count again."""
         since = self._usage.mark()
-        counted = self.look()
+        found = self.look()
+        counted = Used(found.stored_bytes + reserved.stored_bytes, found.objects + reserved.objects)
         with suppress(OSError, StoreError):  # a full disk: room can be made all the same
             self._usage.reset(counted, since, self._scratch())
         return self._usage.read() or counted

@@ -255,7 +255,7 @@ class ObjectStoreStore:
         answers, done = [failed] * count, 0
         faults: list[Exception] = []
         for i, task in enumerate(tasks):
-            if len(faults) >= self._options.concurrency and task.cancel():
+            if task.cancelled():
                 continue
             try:
                 answers[i] = task.result()
@@ -264,6 +264,9 @@ class ObjectStoreStore:
                 raise StoreError("closed", f"'{self.url}' was closed meanwhile") from None
             except (BaseError, OSError) as error:
                 faults.append(error)
+                if len(faults) == self._options.concurrency:
+                    for rest in reversed(tasks):
+                        rest.cancel()
         if faults and not done:
             raise self._fault(faults[0]) from faults[0]
         return answers

@@ -1,0 +1,59 @@
+"""Who will come back: sessions over all tiers of one cache (rules S-1 and on)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graftline.cache.level import Level
+from graftline.plan import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """When sessions end by themselves.
+
+    Attributes:
+        ttl_s: a session idle for longer is closed.
+        most: when one more is opened, the one idle longest is closed.
+    """
+
+    ttl_s: float = 3600.0
+    most: int = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Whose request it is.
+
+    Attributes:
+        name: stable over the turns of one conversation.
+        priority: larger is kept longer, under policies that look at it.
+        expected_return_s: when the next turn is expected, from the end of this one.
+    """
+
+    name: str
+    priority: int = 0
+    expected_return_s: float | None = None
+
+
+class OpenSession:
+    """A session as one request has it: opened when it begins, moved forward when it completes.
+
+    A session that was closed meanwhile stays closed, in every tier (rule S-5).
+    """
+
+    def __init__(self, levels: Sequence[Level], session: Session) -> None:
+        self._handles = [
+            (
+                level,
+                level.core.open_session(
+                    session.name, priority=session.priority, expected_return_s=session.expected_return_s
+                ),
+            )
+            for level in levels
+        ]
+
+    def register(self, level: Level, lease: Lease) -> bool:
+        """The session's next turn will begin at a lease of one tier; False when it was closed meanwhile."""
+        return any(level.core.register(handle, lease) for own, handle in self._handles if own is level)
