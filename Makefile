@@ -10,7 +10,7 @@ OUT    ?= out
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: help install demo demo-real test check format wheel-test bench bench-core bench-replay bench-rivals bench-serve clean
+.PHONY: help install demo demo-real test check check-instructions format wheel-test bench bench-core bench-replay bench-rivals bench-serve clean
 .DEFAULT_GOAL := help
 
 help:
@@ -59,6 +59,11 @@ wheel-test: install
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet build/wheel/*.whl
 	cd build/wheel && venv/bin/python ../../scripts/wheel_check.py
+
+# Instructions of the Rust core's operations against bench/core/instructions.json, which
+# `python -m bench.core.instructions --renew` writes anew; needs valgrind.
+check-instructions: install
+	$(BIN)/python -m bench.core.instructions --check
 
 bench-core: install
 	$(BIN)/python -m bench.core.bench_core --json $(OUT)/bench_core.json

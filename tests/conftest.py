@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -30,3 +31,12 @@ settings.register_profile(
     phases=[Phase.reuse, Phase.generate, Phase.shrink],
 )
 settings.load_profile(os.environ.get("GRAFTLINE_PROFILE", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--core",
+        choices=("share", "rust", "python", "both"),
+        default="share",
+        help="tree core of the engine tests: all on one, all on both, or (share) all on rust and some on python",
+    )

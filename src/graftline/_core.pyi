@@ -25,9 +25,11 @@ class Tree:
     Args:
         components: name, kind of rule (`full`, `window`, `chunk`, `checkpoint`), tokens of the rule.
         page_tokens: tokens a page.
-        policy: name of the order of eviction; `lru`.
+        policy: the order of eviction, as `graftline.policies.make_policy` takes it.
         record_events: whether `take_events` has something to give.
         tier: number of the tier that events and sizes name.
+        session_ttl_s: a session idle for longer is closed (rule S-2).
+        max_sessions: when one more is opened, the one idle longest is closed.
     """
 
     def __new__(
@@ -37,6 +39,9 @@ class Tree:
         policy: str,
         record_events: bool,
         tier: int = 0,
+        *,
+        session_ttl_s: float = 3600.0,
+        max_sessions: int = 100_000,
     ) -> Self: ...
     def match(self, namespace: Namespace, tokens: TokensLike, limit_tokens: int | None = None) -> Match:
         """Longest reusable prefix of `tokens`, at most `limit_tokens` long; changes nothing (rule M-1).
@@ -97,6 +102,36 @@ class Tree:
 
     def clear(self) -> Freed:
         """Frees everything that no lease protects (rule E-7)."""
+
+    def set_time(self, now_s: float) -> tuple[str, ...]:
+        """Tells the time and closes idle sessions; returns their names, idle longest first (rule S-2)."""
+
+    def open_session(self, name: str, *, priority: int = 0, expected_return_s: float | None = None) -> int:
+        """Opens a session, or renews one that is open; returns its handle (rule S-1).
+
+        Raises:
+            ConfigError: a priority outside of 0 to 1048575, or seconds below 0 or not finite.
+        """
+
+    def register(self, handle: int, lease: Lease) -> bool:
+        """Moves a session's frontier to a lease's boundary; False when it was closed (rules S-3, S-4).
+
+        Cost: O(nodes that either boundary needs and the other does not); for orders of eviction that ask for
+        more than recency, all of them.
+
+        Raises:
+            StaleHandleError: the lease was released.
+        """
+
+    def fork_session(self, source_name: str, target_name: str) -> int:
+        """Opens a session with another one's hints and frontier; returns its handle (rule S-6).
+
+        Raises:
+            ConfigError: the source is not open.
+        """
+
+    def close_session(self, name: str) -> bool:
+        """Closes a session; whether it was open (rule S-1)."""
 
     def take_events(self) -> list[Event]:
         """Events since the last call, oldest first (rule V-1)."""

@@ -14,6 +14,8 @@ from graftline.key import Namespace
 from graftline.plan import Event, Freed, Held, Insertion, Lease, Match
 from graftline.tree import TreeCore
 
+NAMESPACES = (Namespace("m"), Namespace("m", salt="t"))
+"""Those in which the machine puts paths."""
 Refused = (ConfigError, StaleHandleError)
 
 
@@ -118,8 +120,8 @@ class Harness:
             return None
         return Everyone(tuple(result.lease for result in done.results))
 
-    def evict(self, component: str, slots: int) -> Freed:
-        freed = self.each(lambda core, _: core.evict(component, slots), plain_freed)
+    def evict(self, component: str, slots: int, namespace: Namespace | None) -> Freed:
+        freed = self.each(lambda core, _: core.evict(component, slots, namespace), plain_freed)
         assert freed is not None
         return freed.oracle
 
@@ -166,13 +168,19 @@ class Harness:
     def compare(self) -> None:
         """Everything that can be asked without an operation."""
         dump, stats = self.oracle.dump(), self.oracle.stats()
+        held = self.held_by_namespace(self.oracle)
         events = self.mirrors[0].read(self.oracle.take_events())
         for core, mirror in zip(self.cores[1:], self.mirrors[1:], strict=True):
             assert core.dump() == dump, f"{core.name} dumps\n{core.dump()}instead of\n{dump}"
             assert core.stats() == stats
+            assert self.held_by_namespace(core) == held
             core.check()
             assert mirror.read(core.take_events()) == events
             assert mirror.held == self.held_keys(), f"V-1: the events of {core.name} rebuild something else"
+
+    def held_by_namespace(self, core: TreeCore) -> list[int]:
+        """Pages of every component in every namespace."""
+        return [core.held_pages(name, space) for name in self.names for space in NAMESPACES]
 
     def held_keys(self) -> dict[str, set[bytes]]:
         """What is held, by the keys under which events name it."""

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from differential.compositions import Composition
-from differential.harness import Everyone, Harness
+from differential.harness import NAMESPACES, Everyone, Harness
 from graftline.key import Namespace
 from graftline.plan import Held
 
 PAGES_MAX = 7
-NAMESPACES = (Namespace("m"), Namespace("m", salt="t"))
 
 picks = st.integers(0, 31)
 masks = st.integers(0, 2**PAGES_MAX - 1)
@@ -245,9 +244,12 @@ class Machine(RuleBasedStateMachine):
             values[missing[0]] = [*runs[:-1], Held(runs[-1].first_page, runs[-1].slots[:-1])]
         assert self.harness.insert(grown.lease, path[len(grown.tokens) :], values, move) is None
 
-    @rule(name=picks, slots=st.integers(0, 5), many=st.booleans())
-    def evict(self, name: int, slots: int, many: bool) -> None:
-        self.harness.evict(self.harness.names[name % len(self.harness.names)], slots + 20 * many)
+    @rule(name=picks, slots=st.integers(0, 5), many=st.booleans(), space=st.integers(0, 5))
+    def evict(self, name: int, slots: int, many: bool, space: int) -> None:
+        """From everywhere or, now and then, from one namespace."""
+        component = self.harness.names[name % len(self.harness.names)]
+        namespace = NAMESPACES[space] if space < len(NAMESPACES) else None
+        self.harness.evict(component, slots + 20 * many, namespace)
 
     @rule(sure=st.integers(0, 3))
     def clear(self, sure: int) -> None:

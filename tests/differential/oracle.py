@@ -8,219 +8,31 @@ pages with one label, the next page to leave is the least of all pages that may 
 that a page-wise world does not give by itself is where nodes end; rules T-2, T-3, L-1 and N-6 name
 those places, and `cut` marks them by relabelling the pages before the cut.
 
+`places.py` tells what is where, `visits.py` who uses what, this file what changes the pages.
 Slow on purpose, and written from the rules, not from the core.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from differential.places import Key, LeaseNote, Page
 from differential.text import dump_text, page_event
-from graftline.components import ComponentSpec
+from differential.visits import Visits
 from graftline.errors import ConfigError, StaleHandleError
 from graftline.key import Namespace
-from graftline.plan import Event, Freed, Held, Insertion, Lease, Match, PoolStats, Tier, TreeStats, Vote
-from graftline.policies import EvictionPolicy, Usage, as_policy
+from graftline.plan import Event, Freed, Held, Insertion, Lease, Match, PoolStats, TreeStats, Vote
 
-Key = tuple[Namespace, tuple[int, ...]]
 Wanted = Callable[[Key], bool]
 
 
-@dataclass
-class Page:
-    """One cached page; `use` and `lost` are the same on all pages of a node."""
-
-    node: int
-    slots: dict[str, int] = field(default_factory=dict)
-    use: dict[str, Usage] = field(default_factory=dict)
-    lost: set[str] = field(default_factory=set)
-
-
-@dataclass
-class LeaseNote:
-    """A lease that is out: its boundary, and the components that it still protects."""
-
-    end: Key
-    components: set[str]
-
-
-@dataclass
-class SessionNote:
-    """An open session: its hints, when it was used last, what was registered, and what is left of that."""
-
-    handle: int
-    priority: int
-    expected_return_s: float | None
-    last_s: float
-    registered: Key | None = None
-    frontier: Key | None = None
-
-
-class Oracle:
+class Oracle(Visits):
     """The operations of `TreeCore`, page by page."""
 
     name = "oracle"
-
-    def __init__(
-        self,
-        specs: Sequence[ComponentSpec],
-        *,
-        page_tokens: int,
-        policy: EvictionPolicy | str | None = None,
-        record_events: bool = True,
-        tier: Tier = Tier.DEVICE,
-        session_ttl_s: float = 3600.0,
-        max_sessions: int = 100_000,
-    ) -> None:
-        self.specs = tuple(specs)
-        self.page_tokens = page_tokens
-        self.names = [spec.name for spec in specs]
-        self.rules = {spec.name: spec.rule for spec in specs}
-        self.closed = [spec.name for spec in specs if spec.rule.prefix_closed]
-        self.policy = as_policy(policy)
-        self.policy.bind(self.specs)
-        self.tier = tier
-        self.session_ttl_s = session_ttl_s
-        self.max_sessions = max_sessions
-        self.sessions: dict[str, SessionNote] = {}
-        self.now_s = 0.0
-        self.pages: dict[Key, Page] = {}
-        self.leases: dict[int, LeaseNote] = {}
-        self.events: list[Event] = []
-        self.clock = 0
-        self.last_label = 0
-        self.found: dict[object, Any] = {}  # what was found since the last change of a page
-        self.needed: dict[tuple[str, Key], list[Key]] = {}  # answers of the rules, which never change
-
-    # -- places: what is where -----------------------------------------------------------------------
-
-    def pages_of(self, key: Key) -> int:
-        """A prefix's length in pages."""
-        return len(key[1]) // self.page_tokens
-
-    def prefix(self, key: Key, boundary: int) -> Key:
-        """The first `boundary` pages of a prefix."""
-        return key[0], key[1][: boundary * self.page_tokens]
-
-    def path(self, key: Key, first: int, end: int) -> list[Key]:
-        """Pages `first` to `end` of a prefix."""
-        return [self.prefix(key, page + 1) for page in range(first, end)]
-
-    def below(self, key: Key) -> list[Key]:
-        """Every page that lies deeper on a path through `key`."""
-        if ("below", key) not in self.found:
-            deeper = [k for k in self.pages if len(k[1]) > len(key[1])]
-            self.found["below", key] = [k for k in deeper if self.prefix(k, self.pages_of(key)) == key]
-        return self.found["below", key]
-
-    def by_label(self) -> dict[int, list[Key]]:
-        """Nodes by label, the pages of each shallow before deep."""
-        if "nodes" not in self.found:
-            nodes: dict[int, list[Key]] = {}
-            for key in sorted(self.pages, key=self.pages_of):
-                nodes.setdefault(self.pages[key].node, []).append(key)
-            self.found["nodes"] = nodes
-        return self.found["nodes"]
-
-    def nodes(self) -> list[list[Key]]:
-        """All nodes."""
-        return list(self.by_label().values())
-
-    def node(self, label: int) -> list[Key]:
-        """Pages of one node, shallow before deep; empty when it is gone."""
-        return self.by_label().get(label, [])
-
-    def nodes_on(self, key: Key) -> list[list[Key]]:
-        """Nodes that a prefix runs through, shallow before deep."""
-        labels = dict.fromkeys(self.pages[k].node for k in self.path(key, 0, self.pages_of(key)))
-        return [self.node(label) for label in labels]
-
-    def held_in(self, node: Iterable[Key], name: str) -> list[Key]:
-        """Pages of a node that a component holds."""
-        return [k for k in node if name in self.pages[k].slots]
-
-    def new_label(self) -> int:
-        """The label of a new node; never used twice (T-6)."""
-        self.last_label += 1
-        return self.last_label
-
-    def cut(self, key: Key) -> None:
-        """Ends a node at `key`; the handle stays with the deeper half (T-5)."""
-        if key not in self.pages:
-            return
-        node = self.node(self.pages[key].node)
-        if node[-1] == key:
-            return
-        label = self.new_label()
-        for k in node[: node.index(key) + 1]:
-            self.pages[k].node = label
-        self.found.clear()
-
-    # -- rules: where reuse is valid, what is alive, what is leased ----------------------------------
-
-    def needs(self, name: str, key: Key) -> list[Key]:
-        """Pages that the boundary at the end of `key` needs of a component."""
-        if (name, key) not in self.needed:
-            boundary = self.pages_of(key)
-            first = self.rules[name].first_page(boundary, self.page_tokens)
-            self.needed[name, key] = self.path(key, first, boundary)
-        return self.needed[name, key]
-
-    def valid(self, key: Key, names: Iterable[str]) -> bool:
-        """R-1: all pages that the boundary needs are held."""
-        return all(
-            k in self.pages and name in self.pages[k].slots for name in names for k in self.needs(name, key)
-        )
-
-    def agreed(self) -> set[Key]:
-        """Every boundary that is valid for all components, by the page before it."""
-        if "agreed" not in self.found:
-            self.found["agreed"] = {key for key in self.pages if self.valid(key, self.names)}
-        return self.found["agreed"]
-
-    def deepest(self, key: Key, names: Sequence[str]) -> int:
-        """Deepest boundary along `key` that is valid for all the components named (M-2)."""
-        return next(b for b in range(self.pages_of(key), -1, -1) if self.valid(self.prefix(key, b), names))
-
-    def live_pages(self, node: list[Key], name: str) -> set[Key]:
-        """E-1: hull of the pages that the agreed boundaries in and below a node need."""
-        if ("live", node[-1], name) not in self.found:
-            self.found["live", node[-1], name] = self.find_live_pages(node, name)
-        return self.found["live", node[-1], name]
-
-    def find_live_pages(self, node: list[Key], name: str) -> set[Key]:
-        """`live_pages`, found anew."""
-        start, end = self.pages_of(node[0]) - 1, self.pages_of(node[-1])
-        inside = [k for k in node if k in self.agreed()]
-        beneath = [k for k in self.below(node[-1]) if k in self.agreed()]
-        spans = []
-        if inside:
-            spans.append((self.first_needed(name, inside), max(map(self.pages_of, inside))))
-        if beneath:
-            spans.append((self.first_needed(name, beneath), end))
-        spans = [(max(start, first), last) for first, last in spans if max(start, first) < last]
-        if not spans:
-            return set()
-        hull = range(min(first for first, _ in spans), max(last for _, last in spans))
-        return {k for k in node if self.pages_of(k) - 1 in hull}
-
-    def first_needed(self, name: str, boundaries: Iterable[Key]) -> int:
-        """First page that the shallowest of some boundaries needs."""
-        return self.rules[name].first_page(min(map(self.pages_of, boundaries)), self.page_tokens)
-
-    def leases_of(self, key: Key, name: str) -> list[Key]:
-        """Boundaries of the leases that protect a page for a component (L-1), held or not (L-2)."""
-        return [
-            note.end
-            for note in self.leases.values()
-            if name in note.components and key in self.needs(name, note.end)
-        ]
 
     # -- match and lease ------------------------------------------------------------------------------
 
@@ -327,12 +139,6 @@ class Oracle:
             slots.insert(0, self.pages[k].slots[name])
         return Held(self.pages_of(end) - len(slots), np.array(slots, dtype=np.int32))
 
-    def note(self, lease: Lease) -> LeaseNote:
-        """The record of a lease that is out."""
-        if lease.handle not in self.leases:
-            raise StaleHandleError("lease was released")
-        return self.leases[lease.handle]
-
     def release(self, lease: Lease) -> None:
         """L-2."""
         self.note(lease)
@@ -345,144 +151,6 @@ class Oracle:
         for name in names:
             self.known_name(name)
         note.components -= set(names)
-
-    def known_name(self, name: str) -> None:
-        """Refuses a component that is not there."""
-        if name not in self.names:
-            raise ConfigError(f"no component '{name}'")
-
-    def touch(self, end: Key, fresh: Mapping[str, set[Key]] | None = None) -> None:
-        """P-1: components in their order, shallow nodes before deep ones, a tick each."""
-        self.ask_again()
-        for name in self.names:
-            used = set(self.needs(name, end)) | (fresh or {}).get(name, set())
-            for node in self.nodes_on(end):
-                if used.intersection(self.held_in(node, name)):
-                    self.clock += 1
-                    use = self.usage(node, name)
-                    gaps = self.clock - use.last_tick, self.now_s - use.last_s
-                    use.last_tick, use.last_s, use.uses = self.clock, self.now_s, use.uses + 1
-                    use.start_page, use.end_page = self.pages_of(node[0]) - 1, self.pages_of(node[-1])
-                    use.children = self.children(node)
-                    self.policy.touch(use, *gaps)
-                    self.ask(node, name, use)
-
-    def children(self, node: list[Key]) -> int:
-        """How many nodes lie right below a node."""
-        return sum(self.prefix(k, self.pages_of(k) - 1) == node[-1] for k in self.pages)
-
-    def usage(self, node: list[Key], name: str) -> Usage:
-        """A copy of what is known of a component's values in a node."""
-        use = self.pages[node[0]].use.get(name)
-        return use.copy() if use else Usage(self.names.index(name))
-
-    def ask(self, node: list[Key], name: str, use: Usage) -> None:
-        """P-2, P-3: level and rank, kept on all pages of the node."""
-        use.sessions = self.sessions_of(node, name)
-        use.level, use.rank = self.policy.level(use), self.policy.rank(use)
-        use.stale = use.asked = False
-        self.keep_usage(node, name, use)
-
-    def keep_usage(self, node: list[Key], name: str, use: Usage) -> None:
-        """The same usage on all pages of a node."""
-        for k in node:
-            self.pages[k].use[name] = use
-
-    def ask_again(self) -> None:
-        """P-3: wherever the number of sessions or a hint is not what the policy was told."""
-        for node in self.nodes():
-            for name in self.names:
-                use = self.usage(node, name)
-                changed = use.stale or use.sessions != self.sessions_of(node, name)
-                if changed and self.held_in(node, name):
-                    self.ask(node, name, use)
-
-    # -- sessions -------------------------------------------------------------------------------------
-
-    def refers(self, note: SessionNote, name: str) -> list[Key]:
-        """S-3, S-5: pages of a component that a session refers to."""
-        if note.registered is None or note.frontier is None:
-            return []
-        reach = self.pages_of(note.frontier)
-        return [k for k in self.needs(name, note.registered) if self.pages_of(k) <= reach]
-
-    def sessions_of(self, node: list[Key], name: str) -> int:
-        """S-3: how many sessions refer to a value of a component in a node."""
-        run = set(self.held_in(node, name))
-        return sum(not run.isdisjoint(self.refers(note, name)) for note in self.sessions.values())
-
-    def set_time(self, now_s: float) -> tuple[str, ...]:
-        """S-2."""
-        if not math.isfinite(now_s):
-            raise ConfigError("no time")
-        self.now_s = max(self.now_s, now_s)
-        idle = [n for n, note in self.sessions.items() if self.now_s - note.last_s > self.session_ttl_s]
-        for name in idle:
-            self.close_session(name)
-        return tuple(idle)
-
-    def open_session(self, name: str, *, priority: int = 0, expected_return_s: float | None = None) -> int:
-        """S-1."""
-        if not 0 <= priority < 2**20 or not 0 <= (expected_return_s or 0) < math.inf:
-            raise ConfigError("no such hint")
-        note = self.sessions.get(name)
-        if note is None:
-            if len(self.sessions) == self.max_sessions:
-                self.close_session(next(iter(self.sessions)))
-            note = SessionNote(self.new_label(), 0, None, 0.0)
-        note.priority, note.expected_return_s = priority, expected_return_s
-        self.renew(name, note)
-        return note.handle
-
-    def renew(self, name: str, note: SessionNote) -> None:
-        """S-2: the session used last stands last."""
-        note.last_s = self.now_s
-        self.sessions.pop(name, None)
-        self.sessions[name] = note
-
-    def register(self, handle: int, lease: Lease) -> bool:
-        """S-3, S-4."""
-        end = self.note(lease).end
-        for name, note in self.sessions.items():
-            if note.handle == handle:
-                self.renew(name, note)
-                self.move_frontier(note, end, end)
-                return True
-        return False
-
-    def move_frontier(self, note: SessionNote, registered: Key | None, frontier: Key | None) -> None:
-        """S-4, S-7: every node with a page that is referenced now is told the hints."""
-        if frontier is None or not frontier[1]:
-            registered = frontier = None
-        note.registered, note.frontier = registered, frontier
-        for name in self.names:
-            for label in {self.pages[k].node for k in self.refers(note, name)}:
-                node = self.node(label)
-                use = self.usage(node, name)
-                before = use.priority, use.return_s
-                use.priority = max(use.priority, note.priority)
-                if note.expected_return_s is not None:
-                    expected = self.now_s + note.expected_return_s
-                    use.return_s = min(use.return_s, expected) if use.return_s > self.now_s else expected
-                use.stale = use.stale or before != (use.priority, use.return_s)
-                self.keep_usage(node, name, use)
-        self.ask_again()
-
-    def fork_session(self, source_name: str, target_name: str) -> int:
-        """S-6."""
-        if source_name not in self.sessions:
-            raise ConfigError("no such session")
-        source = replace(self.sessions[source_name])
-        hints = {"priority": source.priority, "expected_return_s": source.expected_return_s}
-        handle = self.open_session(target_name, **hints)
-        self.move_frontier(self.sessions[target_name], source.registered, source.frontier)
-        return handle
-
-    def close_session(self, name: str) -> bool:
-        """S-1."""
-        closed = self.sessions.pop(name, None)
-        self.ask_again()
-        return closed is not None
 
     # -- insert ---------------------------------------------------------------------------------------
 
@@ -564,16 +232,16 @@ class Oracle:
 
     # -- evict ----------------------------------------------------------------------------------------
 
-    def evict(self, component: str, slots: int) -> Freed:
-        """E-2 to E-6: the least of all pages that may leave, again and again."""
+    def evict(self, component: str, slots: int, namespace: Namespace | None = None) -> Freed:
+        """E-2 to E-6, E-8: the least of all pages that may leave, again and again."""
         if slots < 0:
             raise ConfigError(f"cannot evict {slots} slots")
         self.known_name(component)
         left: list[tuple[str, int, str]] = []
         for _ in range(slots):
-            candidates = self.candidates(component)
+            candidates = self.candidates(component, namespace)
             while candidates and self.is_spared(*min(candidates)[1:], component):
-                candidates = self.candidates(component)
+                candidates = self.candidates(component, namespace)
             if not candidates:
                 break
             _, key, reason = min(candidates)
@@ -586,9 +254,17 @@ class Oracle:
             self.tidy()
         return self.freed(left)
 
-    def candidates(self, name: str) -> list[tuple[tuple[int, int, float, int, int], Key, str]]:
-        """What may leave of a component, one page a node."""
-        return [found for node in self.nodes() if (found := self.next_page(node, name))]
+    def held_pages(self, component: str, namespace: Namespace) -> int:
+        """L-5: counted by walking."""
+        self.known_name(component)
+        return sum(key[0] == namespace and component in page.slots for key, page in self.pages.items())
+
+    def candidates(
+        self, name: str, namespace: Namespace | None
+    ) -> list[tuple[tuple[int, int, float, int, int], Key, str]]:
+        """What may leave of a component, one page a node; of one namespace, if told."""
+        nodes = [node for node in self.nodes() if namespace in (None, node[0][0])]
+        return [found for node in nodes if (found := self.next_page(node, name))]
 
     def is_spared(self, key: Key, reason: str, name: str) -> bool:
         """P-4: values of use are asked for once more."""

@@ -35,13 +35,13 @@ def step(machine: Machine, chance: random.Random) -> None:
     elif do == 10 and machine.open:
         machine.insert_wrongly(pick, kinds, chance.randrange(3), chance.randrange(5), flag)
     elif do == 11:
-        machine.evict(chance.randrange(3), chance.randint(0, 4), False)
+        machine.evict(chance.randrange(3), chance.randint(0, 4), False, chance.randrange(6))
     else:
         session_step(machine, chance)
     while len(machine.open) > LEASES_MAX:
         machine.release(chance.randrange(32))
     if machine.harness.oracle.stats().path_pages > PAGES_MAX_HELD:
-        machine.evict(chance.randrange(3), chance.randint(5, 15), False)
+        machine.evict(chance.randrange(3), chance.randint(5, 15), False, 5)
 
 
 def session_step(machine: Machine, chance: random.Random) -> None:

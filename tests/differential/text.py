@@ -13,7 +13,8 @@ from graftline.key import Namespace
 from graftline.plan import Event
 
 if TYPE_CHECKING:
-    from differential.oracle import Key, Oracle
+    from differential.oracle import Oracle
+    from differential.places import Key
 
 
 def dump_text(oracle: Oracle) -> str:

@@ -21,6 +21,7 @@ from graftline.plan import Slots
 from graftline.zoo import build_config, build_model, describe
 
 ROOMY = {"full": 600, "swa": 600, "chunk": 600, "state": 160}
+CORE = "rust"  # which the fixture `core` changes
 PATIENCE_S = 300  # a stuck engine shows as `queue.Empty`
 Prompt = Sequence[int]
 
@@ -187,7 +188,7 @@ class Client:
 def serving(family: str, *, dtype: torch.dtype = torch.float32, **config: Any) -> Iterator[Client]:
     """An engine whose pools are full of NaN, so that anything read before it was written shows."""
     page_tokens = config.pop("page_tokens", 4)
-    settings = {"chunk_tokens": 16, "max_batched_tokens": 64, "max_running": 8, "slots": ROOMY, **config}
+    settings = {"chunk_tokens": 16, "max_batched_tokens": 64, "max_running": 8, "slots": ROOMY, "core": CORE, **config}
     model = build_model(family, dtype=dtype)
     engine = start_engine(model, EngineConfig(page_tokens=page_tokens, device="cpu", **settings))
     poison(engine._runner)

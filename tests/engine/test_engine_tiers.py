@@ -20,12 +20,13 @@ from engine_support import (
 from runner_support import SERVED
 
 from graftline.engine import EngineConfig
+from graftline.engine.sizes import slots_needed
 from graftline.errors import ConfigError
 from graftline.plan import Tier
 from graftline.tiers.worth import BreakEven
 
 FAMILIES = one_of_each_composition()
-PAGES = [1, 16, 64]
+CASES = [(family, 16) for family in SERVED] + [(family, page) for family in FAMILIES for page in (1, 64)]
 ALWAYS = BreakEven()  # loads whatever is there
 
 
@@ -46,9 +47,15 @@ def forget_device(client: Client) -> None:
         assert all(use.held == 0 for use in client.engine.cache.uses())
 
 
+def scant(family: str) -> dict[str, int]:
+    """Room on the device for a conversation of 128 tokens and little more."""
+    layout = layout_of(family)
+    page = max(4, layout.page_multiple)
+    return {plan.name: slots_needed(plan.rule, page, 128, 16) + 2 for plan in layout.components}
+
+
 @pytest.mark.rule("X-8")
-@pytest.mark.parametrize("page_tokens", PAGES)
-@pytest.mark.parametrize("family", SERVED)
+@pytest.mark.parametrize(("family", "page_tokens"), CASES)
 def test_a_prompt_comes_back_from_the_host_bit_for_bit(family: str, page_tokens: int) -> None:
     prompt, count = random_prompt(1, 3 * page_tokens + 45), 3
     with serving(
@@ -74,7 +81,7 @@ def test_a_prompt_comes_back_from_the_host_bit_for_bit(family: str, page_tokens:
 @pytest.mark.rule("X-8")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_only_what_the_boundary_needs_is_moved(family: str) -> None:
-    """A window comes back as its window, a checkpoint as one state: bytes moved are the bytes that the rules need."""
+    """A window comes back as its window, a checkpoint as one state: no byte more than the rules need."""
     prompt = random_prompt(1, 75)
     with serving(family, page_tokens=4, **tiers()) as client:
         client.ask(prompt, 2)
@@ -130,8 +137,7 @@ def test_eight_equal_prompts_load_once(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_conversations_larger_than_the_device_lose_nothing(family: str) -> None:
     """Six conversations in turns; the device has room for one or two of them."""
-    slots = {"full": 60, "swa": 60, "chunk": 60, "state": 10}
-    with serving(family, page_tokens=4, slots=slots, **tiers(host_ratio=16.0)) as client:
+    with serving(family, page_tokens=4, slots=scant(family), **tiers(host_ratio=16.0)) as client:
         page, histories, computed = client.engine.info.page_tokens, [[] for _ in range(6)], [0] * 6
         for turn in range(5):
             for number in range(6):
@@ -171,9 +177,9 @@ def test_a_load_that_fails_costs_a_computation(family: str, monkeypatch: pytest.
     with serving(family, page_tokens=4, **tiers()) as client:
         client.ask(prompt, 2)
         forget_device(client)
-        pool = client.engine.cache.pools[layout_of(family).components[-1].name]
         with monkeypatch.context() as broken:
-            broken.setattr(pool, "import_rows", lambda *_: 1 / 0)
+            for pool in client.engine.cache.pools.values():
+                broken.setattr(pool, "import_rows", lambda *_: 1 / 0)
             outcome = client.ask(prompt, 3)
         assert_greedy(family, [prompt], [outcome], 3)
         assert outcome.reuse is not None
@@ -285,11 +291,9 @@ def test_write_policies() -> None:
 @pytest.mark.rule("X-8")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_write_back_goes_down_when_the_device_is_short(family: str) -> None:
-    slots = {"full": 60, "swa": 60, "chunk": 60, "state": 10}
     prompts = [random_prompt(seed, 60) for seed in range(8)]
-    with serving(
-        family, page_tokens=4, slots=slots, **tiers(host_ratio=16.0, write_policy="write_back")
-    ) as client:
+    slots, more = scant(family), tiers(host_ratio=16.0, write_policy="write_back")
+    with serving(family, page_tokens=4, slots=slots, **more) as client:
         for _ in range(2):
             for prompt in prompts:
                 assert_greedy(family, [prompt], [client.ask(prompt, 2)], 2)

@@ -91,6 +91,8 @@ def test_every_setting_has_an_environment_name(run: Run, monkeypatch: pytest.Mon
         "DTYPE": "float32",
         "CORE": "rust",
         "EVICTION_POLICY": "lru",
+        "WRITE_POLICY": "write_back",
+        "PREFETCH_POLICY": "wait",
         "LOG_LEVEL": "debug",
     }.items():
         monkeypatch.setenv(f"GRAFTLINE_{name}", choice)
@@ -120,6 +122,9 @@ WRONG = [
     (["serve", "m", "--config", "absent.toml"], "absent.toml"),
     (["serve", "m", "--chunk-tokens", "4096"], "--max-num-batched-tokens"),
     (["serve", "m", "--page-size", "0"], "page_tokens"),
+    (["serve", "m", "--store", "file:/tmp/s"], "host"),
+    (["serve", "m", "--write-policy", "often"], "write_through"),
+    (["serve", "m", "--prefetch-timeout", "0"], "prefetch_timeout"),
     (["srve"], "serve"),
     (["make-model"], "--list"),
     (["make-model", "inklink", "somewhere"], "inkling"),

@@ -67,13 +67,15 @@ def test_a_repeat_tells_what_it_reused(live: Live) -> None:
         "limited_by": "",
         "reason": "",
         "boundaries": {"full": 0, "swa": 0, "state": 0},
+        "coalesced_tokens": 0,
+        "restored_ms": 0.0,
         "session_id": "s-1",
     }
     reused = (tokens - 1) // 16 * 16
     assert second["cache"]["reused_tokens"] == reused
     assert second["usage"]["prompt_tokens_details"] == {
         "cached_tokens": reused,
-        "cached_tokens_by_tier": {"device": reused},
+        "cached_tokens_by_tier": {"device": reused, "host": 0, "store": 0},
     }
     assert (second["timings"]["cache_n"], second["timings"]["prompt_n"]) == (reused, tokens - reused)
     assert second["usage"]["prompt_tokens"] == tokens

@@ -25,8 +25,13 @@ Make = Callable[..., Sketch]
 def maker(core_type: Callable[..., TreeCore]) -> Make:
     """Makes trees to draw on: `sketch(full=Full(), swa=Window(2), page_tokens=1)`."""
 
-    def make(page_tokens: int = 1, policy: EvictionPolicy | None = None, **rules: ReuseRule) -> Sketch:
-        return Sketch(core_type, rules, page_tokens, policy)
+    def make(
+        page_tokens: int = 1,
+        policy: EvictionPolicy | str | None = None,
+        limits: dict[str, float] | None = None,
+        **rules: ReuseRule,
+    ) -> Sketch:
+        return Sketch(core_type, rules, page_tokens, policy, **(limits or {}))
 
     return make
 

@@ -40,10 +40,11 @@ class Sketch:
         core_type: Callable[..., TreeCore],
         rules: dict[str, ReuseRule],
         page_tokens: int = 1,
-        policy: EvictionPolicy | None = None,
+        policy: EvictionPolicy | str | None = None,
+        **limits: float,
     ) -> None:
         specs = [ComponentSpec(name, rule, slots=100) for name, rule in rules.items()]
-        self.core = core_type(specs, page_tokens=page_tokens, policy=policy, record_events=True)
+        self.core = core_type(specs, page_tokens=page_tokens, policy=policy, record_events=True, **limits)
         self.rules = rules
         self.page_tokens = page_tokens
         self.next_slot = {name: 100 * index for index, name in enumerate(rules)}
@@ -110,6 +111,13 @@ class Sketch:
         pages = range(begin // self.page_tokens, end // self.page_tokens)
         first = self.rules[name].first_page(pages.stop, self.page_tokens)
         return "".join("*" if page >= first else "." for page in pages)
+
+    def register(self, name: str, text: str = "", **hints: float) -> bool:
+        """A request of a session that ends at the longest reusable prefix of `text`."""
+        lease = self.hold(text)
+        known = self.core.register(self.core.open_session(name, **hints), lease)
+        self.core.release(lease)
+        return known
 
     def evict(self, name: str, slots: int) -> list[int]:
         """Slots of `name` that left, in order."""

@@ -101,6 +101,7 @@ def test_the_operations_are_those_of_the_protocol() -> None:
         "dump",
         "evict",
         "fork_session",
+        "held_pages",
         "holdings",
         "insert",
         "lease",

@@ -8,8 +8,9 @@ import pytest
 from differential.compositions import FewestUses, Stairs
 from graftline.components import Checkpoint, Chunk, Full, Window
 from graftline.errors import ConfigError
+from graftline.key import Namespace
 from graftline.plan import Held
-from spec.sketch import Sketch, drawn, slots_of
+from spec.sketch import HERE, Sketch, drawn, slots_of
 
 
 @pytest.mark.rule("P-1")
@@ -362,3 +363,36 @@ def test_clearing_leaves_what_leases_protect_and_nothing_else(sketch) -> None:
     tree.core.release(lease)
     tree.core.clear()
     assert tree.core.dump() == ""
+
+
+@pytest.mark.rule("E-8", "L-5")
+def test_one_namespace_is_evicted_from_alone_in_the_order_among_all(sketch) -> None:
+    tree: Sketch = sketch(full=Full(), swa=Window(2))
+    spaces = [Namespace("m", salt=salt) for salt in "xyz"]
+    for text in ("ab", "c"):
+        for space in spaces[:2]:
+            tree.put(text, namespace=space, swa="**"[: len(text)])
+    held = [tree.core.held_pages("swa", space) for space in spaces]
+    assert held == [3, 3, 0]
+    freed = tree.core.evict("full", 2, spaces[1])
+    assert slots_of(freed, "full") == [3, 2], "the older path of the second namespace, from its tail"
+    assert slots_of(tree.core.evict("full", 9, spaces[2]), "full") == []
+    assert slots_of(tree.core.evict("full", 9, spaces[1]), "full") == [5]
+    assert [tree.core.held_pages("full", space) for space in spaces] == [3, 0, 0]
+    tree.put("d", namespace=spaces[1], swa="*")
+    assert slots_of(tree.core.evict("full", 9, spaces[1]), "full") == [6]
+    assert slots_of(tree.core.evict("full", 9), "full") == [1, 0, 4]
+    with pytest.raises(ConfigError, match="no component is named 'x'"):
+        tree.core.held_pages("x", spaces[0])
+    tree.core.check()
+
+
+@pytest.mark.rule("E-8", "E-2", "P-2")
+def test_values_used_later_go_into_the_order_of_their_namespace_too(sketch) -> None:
+    tree: Sketch = sketch(state=Checkpoint())
+    for text in "abc":
+        tree.put(text, state="*")
+    assert slots_of(tree.core.evict("state", 1, HERE), "state") == [0]
+    tree.use("b")
+    tree.put("d", state="*")
+    assert slots_of(tree.core.evict("state", 9, HERE), "state") == [2, 1, 3]

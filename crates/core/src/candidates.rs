@@ -10,18 +10,43 @@ use crate::node::NodeId;
 
 const ABSENT: u32 = u32::MAX;
 
-/// Order of leaving: dead before live, then the lowest rank, the older tick, the shallower node (rule P-2).
+/// Order of leaving: dead before live, then the lowest level, the lowest rank, the older tick, the shallower
+/// node (rule P-2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Key {
     pub(crate) live: bool,
+    pub(crate) level: u64,
     pub(crate) rank: f64,
     pub(crate) tick: u64,
     pub(crate) start: u32,
 }
 
-impl Key {
+/// A node with its key; the highest bit of `class` is set for live values, the rest is their level.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    class: u64,
+    rank: f64,
+    tick: u64,
+    start: u32,
+    node: NodeId,
+}
+
+const LIVE: u64 = 1 << 63;
+
+impl Entry {
+    fn new(key: Key, node: NodeId) -> Self {
+        let Key { live, level, rank, tick, start } = key;
+        debug_assert!(level < LIVE, "a level leaves one bit free");
+        Self { class: level | if live { LIVE } else { 0 }, rank, tick, start, node }
+    }
+
+    fn key(&self) -> Key {
+        let &Self { class, rank, tick, start, .. } = self;
+        Key { live: class & LIVE != 0, level: class & !LIVE, rank, tick, start }
+    }
+
     fn before(&self, other: &Self) -> bool {
-        let order = self.live.cmp(&other.live);
+        let order = self.class.cmp(&other.class);
         let order = order.then_with(|| self.rank.total_cmp(&other.rank));
         let order = order.then_with(|| self.tick.cmp(&other.tick));
         order.then_with(|| self.start.cmp(&other.start)) == Ordering::Less
@@ -31,7 +56,7 @@ impl Key {
 /// The heap, and each node's place in it.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates {
-    heap: Vec<(Key, NodeId)>,
+    heap: Vec<Entry>,
     places: Vec<u32>,
 }
 
@@ -40,40 +65,43 @@ impl Candidates {
         self.heap.len()
     }
 
-    /// Node whose values leave next.
-    pub(crate) fn first(&self) -> Option<NodeId> {
-        self.heap.first().map(|&(_, node)| node)
+    /// Node whose values leave next, and its key.
+    pub(crate) fn first(&self) -> Option<(NodeId, Key)> {
+        self.heap.first().map(|entry| (entry.node, entry.key()))
     }
 
     pub(crate) fn key(&self, node: NodeId) -> Option<Key> {
-        self.place(node).map(|place| self.heap[place].0)
+        self.place(node).map(|place| self.heap[place].key())
     }
 
     /// Adds a node, or moves it to where its new key belongs.
     pub(crate) fn set(&mut self, node: NodeId, key: Key) {
+        let entry = Entry::new(key, node);
         let Some(place) = self.place(node) else {
             if self.places.len() <= node.index() {
                 self.places.resize(node.index() + 1, ABSENT);
             }
-            self.heap.push((key, node));
+            self.heap.push(entry);
             self.rise(self.heap.len() - 1);
             return;
         };
-        let rises = key.before(&self.heap[place].0);
-        self.heap[place].0 = key;
-        if rises { self.rise(place) } else { self.sink(place) }
+        self.replace(place, entry);
     }
 
     /// Takes a node out; nothing happens when it is not there.
     pub(crate) fn remove(&mut self, node: NodeId) {
         let Some(place) = self.place(node) else { return };
         self.places[node.index()] = ABSENT;
-        let (key, last) = self.heap.pop().expect("a heap with a place is not empty");
-        if last != node {
-            let rises = key.before(&self.heap[place].0);
-            self.heap[place] = (key, last);
-            if rises { self.rise(place) } else { self.sink(place) }
+        let last = self.heap.pop().expect("a heap with a place is not empty");
+        if last.node != node {
+            self.replace(place, last);
         }
+    }
+
+    fn replace(&mut self, place: usize, entry: Entry) {
+        let rises = entry.before(&self.heap[place]);
+        self.heap[place] = entry;
+        if rises { self.rise(place) } else { self.sink(place) }
     }
 
     #[inline]
@@ -86,7 +114,7 @@ impl Candidates {
         let moved = self.heap[place];
         while place > 0 {
             let parent = (place - 1) / 2;
-            if !moved.0.before(&self.heap[parent].0) {
+            if !moved.before(&self.heap[parent]) {
                 break;
             }
             self.put(place, self.heap[parent]);
@@ -102,10 +130,10 @@ impl Candidates {
             if child >= self.heap.len() {
                 break;
             }
-            if child + 1 < self.heap.len() && self.heap[child + 1].0.before(&self.heap[child].0) {
+            if child + 1 < self.heap.len() && self.heap[child + 1].before(&self.heap[child]) {
                 child += 1;
             }
-            if !self.heap[child].0.before(&moved.0) {
+            if !self.heap[child].before(&moved) {
                 break;
             }
             self.put(place, self.heap[child]);
@@ -115,9 +143,9 @@ impl Candidates {
     }
 
     #[inline]
-    fn put(&mut self, place: usize, entry: (Key, NodeId)) {
+    fn put(&mut self, place: usize, entry: Entry) {
         self.heap[place] = entry;
-        self.places[entry.1.index()] = place as u32;
+        self.places[entry.node.index()] = place as u32;
     }
 }
 
@@ -129,15 +157,23 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn key(live: bool, rank: u32, tick: u64) -> Key {
-        Key { live, rank: f64::from(rank), tick, start: 0 }
+        Key { live, level: 0, rank: f64::from(rank), tick, start: 0 }
     }
 
     #[test]
-    fn dead_leave_before_live_then_rank_then_tick_then_place() {
-        let order = [key(false, 9, 9), key(true, 1, 5), key(true, 2, 3), key(true, 2, 4)];
-        assert!(order.windows(2).all(|pair| pair[0].before(&pair[1]) && !pair[1].before(&pair[0])));
-        let deeper = Key { start: 1, ..order[0] };
-        assert!(order[0].before(&deeper));
+    fn dead_leave_before_live_then_level_then_rank_then_tick_then_place() {
+        let node = Arena::new().insert(());
+        let order = [
+            Key { level: 7, ..key(false, 9, 9) },
+            key(true, 1, 5),
+            key(true, 2, 3),
+            key(true, 2, 4),
+            Key { start: 1, ..key(true, 2, 4) },
+            Key { level: 1, ..key(true, 0, 0) },
+        ];
+        let entries = order.map(|key| Entry::new(key, node));
+        assert!(entries.windows(2).all(|pair| pair[0].before(&pair[1]) && !pair[1].before(&pair[0])));
+        assert_eq!(entries.map(|entry| entry.key()), order);
     }
 
     proptest! {
@@ -156,7 +192,7 @@ mod tests {
                     model.remove(&index);
                 }
                 let least = model.iter().min_by_key(|(_, order)| **order).map(|(index, _)| ids[*index]);
-                prop_assert_eq!(heap.first(), least);
+                prop_assert_eq!(heap.first().map(|(node, _)| node), least);
                 prop_assert_eq!(heap.len(), model.len());
             }
         }

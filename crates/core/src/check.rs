@@ -26,11 +26,12 @@ impl Tree {
         }
         self.check_locks()?;
         self.check_slots()?;
+        self.check_sessions()?;
         self.check_counters()
     }
 
     /// An error that names the rule and the node.
-    fn broken_node(&self, rule: &'static str, node: NodeId, message: &str) -> Error {
+    pub(crate) fn broken_node(&self, rule: &'static str, node: NodeId, message: &str) -> Error {
         let (here, handle) = (&self.nodes[node], self.nodes.handle(node).to_bits());
         broken(rule, format!("node {handle} at pages {}..{}: {message}", here.start, here.end()))
     }
@@ -269,7 +270,7 @@ mod tests {
     fn broken_liveness_is_found() {
         assert_eq!(broken_rule(|tree, leaf| tree.nodes[leaf].deepest -= 1), "E-1");
         assert_eq!(broken_rule(|tree, leaf| tree.pools[0].candidates.remove(leaf)), "E-6");
-        assert_eq!(broken_rule(|tree, leaf| tree.holding_mut(leaf, 0).usage.last_tick += 1), "E-6");
+        assert_eq!(broken_rule(|tree, leaf| tree.holding_mut(leaf, 0).last_tick += 1), "E-6");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::node::{Holding, NodeId};
+use crate::places::Places;
 use crate::tree::Tree;
 
 impl Tree {
@@ -40,8 +41,15 @@ impl Tree {
         if node.leases != 0 {
             append(&mut text, format_args!(" leases {}", node.leases));
         }
+        let sessions = self.sessions.at(id).count();
+        if sessions != 0 {
+            append(&mut text, format_args!(" sessions {sessions}"));
+        }
         for (component, spec) in self.components.iter().enumerate() {
             holding_text(&mut text, &spec.name, self.holding(id, component));
+            if let Some(references) = self.references(id, component) {
+                append(&mut text, format_args!(" | {} references {}", spec.name, places_text(references)));
+            }
         }
         text
     }
@@ -52,13 +60,17 @@ fn holding_text(text: &mut String, name: &str, holding: &Holding) {
     if !holding.is_empty() {
         let slots: Vec<String> = holding.slots.iter().map(i32::to_string).collect();
         let (first, end, slots) = (holding.first, holding.end(), slots.join(" "));
-        append(text, format_args!(" | {name} {first}..{end} [{slots}] @{}", holding.usage.last_tick));
+        append(text, format_args!(" | {name} {first}..{end} [{slots}] @{}", holding.last_tick));
     }
     if !holding.locks.is_empty() {
-        let locks: Vec<String> =
-            holding.locks.iter().map(|(page, count)| format!("{page}x{count}")).collect();
-        append(text, format_args!(" | {name} locks {}", locks.join(" ")));
+        append(text, format_args!(" | {name} locks {}", places_text(&holding.locks)));
     }
+}
+
+/// What counts from a page on: `2x1 5x3` is 1 from page 2 on, 3 from page 5 on.
+fn places_text(places: &Places) -> String {
+    let places: Vec<String> = places.iter().map(|(page, count)| format!("{page}x{count}")).collect();
+    places.join(" ")
 }
 
 fn append(text: &mut String, what: std::fmt::Arguments<'_>) {

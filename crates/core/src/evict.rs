@@ -23,7 +23,11 @@ impl Tree {
         let mut harvest = self.harvest();
         let mut missing = wanted;
         while missing > 0 {
-            let Some(node) = self.pools[component].candidates.first() else { break };
+            let Some((node, key)) = self.pools[component].candidates.first() else { break };
+            if key.live && self.is_spared(node, component) {
+                self.move_candidate(node, component);
+                continue;
+            }
             let at_most = u32::try_from(missing).unwrap_or(u32::MAX);
             missing -= u64::from(self.evict_from(node, component, at_most, &mut harvest));
         }
@@ -85,7 +89,7 @@ impl Tree {
             return count;
         }
         let head = wanted.min(pages.dead_head);
-        let tail = (wanted - head).min(pages.dead_tail);
+        let tail = (wanted - head).min(pages.dead_tail).min(self.pages_of_equal_rank(node, component));
         if head > 0 {
             self.drop_head(node, component, head, Reason::Dead, harvest);
         }

@@ -121,6 +121,7 @@ impl Tree {
 
     /// Brings one holding's candidate and counters up to date. Cost: O(log candidates).
     pub(crate) fn rank_holding(&mut self, node: NodeId, component: usize) {
+        self.ask_again(node, component);
         let dead = self.dead_pages(node, component);
         let pages = self.evictable_of(node, component, dead);
         let leased = self.leased_pages(node, component);
@@ -149,9 +150,9 @@ impl Tree {
 
     /// Where a holding stands among the candidates.
     pub(crate) fn key(&self, node: NodeId, component: usize, pages: Evictable) -> Key {
-        let usage = &self.holding(node, component).usage;
-        let start = self.nodes[node].start;
-        Key { live: pages.dead() == 0, rank: usage.rank, tick: usage.last_tick, start }
+        let (level, rank) = self.standing(node, component);
+        let (tick, start) = (self.holding(node, component).last_tick, self.nodes[node].start);
+        Key { live: pages.dead() == 0, level, rank, tick, start }
     }
 
     /// Pages of the run that a lease protects.

@@ -6,7 +6,6 @@
 
 use crate::arena::Id;
 use crate::places::Places;
-use crate::policy::Usage;
 use crate::run::Run;
 
 pub(crate) type NodeId = Id;
@@ -78,7 +77,8 @@ impl Node {
 pub(crate) struct Holding {
     /// One slot a page.
     pub(crate) slots: Run<i32>,
-    pub(crate) usage: Usage,
+    /// Tick of the last use; the rest of it is kept for policies that ask for it.
+    pub(crate) last_tick: u64,
     /// Pages that leases protect (rule L-2).
     pub(crate) locks: Places,
     /// First page held; meaningless while there are no slots.
@@ -94,7 +94,7 @@ impl Holding {
     pub(crate) fn new() -> Self {
         Self {
             slots: Run::empty(),
-            usage: Usage::default(),
+            last_tick: 0,
             locks: Places::default(),
             first: 0,
             leased_pages: 0,

@@ -33,6 +33,11 @@ impl Places {
         self.iter().take_while(|&(page, _)| page < end).map(|(_, count)| count).sum()
     }
 
+    /// The last covered page before `end` from which on one more covers.
+    pub(crate) fn last_before(&self, end: u32) -> Option<u32> {
+        self.iter().map(|(page, _)| page).take_while(|&page| page < end).last()
+    }
+
     pub(crate) fn add(&mut self, page: u32, count: u32) {
         if self.is_empty() {
             self.first = (page, count);
@@ -176,6 +181,7 @@ mod tests {
                 }
                 prop_assert_eq!(listed(&all), model.iter().map(|(&page, &count)| (page, count)).collect::<Vec<_>>());
                 prop_assert_eq!(all.first(), model.keys().next().copied());
+                prop_assert_eq!(all.last_before(5), model.range(..5).map(|(&page, _)| page).next_back());
                 prop_assert_eq!(all.count_before(5), model.range(..5).map(|(_, count)| count).sum::<u32>());
                 prop_assert!(all.others.as_ref().is_none_or(|others| !others.is_empty()));
             }

@@ -207,4 +207,6 @@ pub struct TreeStats {
     pub path_pages: u64,
     /// One a component.
     pub pools: Vec<PoolStats>,
+    /// Sessions that are open.
+    pub sessions: usize,
 }

@@ -6,7 +6,7 @@ use crate::tree::Tree;
 impl Tree {
     /// Cuts a node in two and returns the upper half; `node` stays the deeper half (rule T-5).
     ///
-    /// Runs, locks and usage are cut with it. Cost: O(components + log candidates), and copying the smaller half.
+    /// Runs, locks, references and usage are cut with it. Cost: O(components + log candidates), and copying the smaller half.
     pub(crate) fn split(&mut self, node: NodeId, at_page: u32) -> NodeId {
         let (root, parent, start) = (self.nodes[node].root, self.nodes[node].parent, self.nodes[node].start);
         let cut = at_page - start;
@@ -30,6 +30,8 @@ impl Tree {
         for component in 0..self.components.len() {
             *self.holding_mut(upper, component) = split_holding(self.holding_mut(node, component), at_page);
         }
+        self.split_references(node, upper, at_page);
+        self.copy_usage(node, upper);
         self.reconsider(node);
         self.reconsider(upper);
         upper
@@ -63,7 +65,7 @@ impl Tree {
         held.map(Holding::end).max().unwrap_or(self.nodes[node].start)
     }
 
-    /// Cuts the pages from `end` on, of which nothing is held.
+    /// Cuts the pages from `end` on, of which nothing is held, with the references on them (rule S-5).
     fn trim(&mut self, node: NodeId, end: u32) {
         let here = &mut self.nodes[node];
         if end == here.end() {
@@ -75,6 +77,7 @@ impl Tree {
         if let Some(keys) = self.page_keys.get_mut(&node) {
             keys.truncate(here.pages as usize);
         }
+        self.cut_references(node, end);
         self.reconsider(node);
     }
 
@@ -93,10 +96,13 @@ impl Tree {
         for component in 0..self.components.len() {
             *self.holding_mut(node, component) = Holding::new();
         }
+        self.forget_usage(node);
+        self.cut_references(node, 0);
         self.page_keys.remove(&node);
         let gone = self.nodes.remove(node);
         self.path_pages -= u64::from(gone.pages);
         let parent = gone.parent.expect("a root is removed otherwise");
+        self.lift_frontiers(node, parent);
         self.rank_node(parent);
         parent
     }
@@ -114,7 +120,7 @@ fn split_holding(lower: &mut Holding, at_page: u32) -> Holding {
     let tail = lower.slots.split_off(kept as usize);
     let upper = Holding {
         slots: std::mem::replace(&mut lower.slots, tail),
-        usage: lower.usage,
+        last_tick: lower.last_tick,
         locks: lower.locks.split(at_page),
         first: lower.first,
         leased_pages: 0,

@@ -12,10 +12,13 @@ use crate::children::ChildIndex;
 use crate::error::{Error, Result};
 use crate::key::{Namespace, PageKey};
 use crate::node::{Holding, Node, NodeId};
+use crate::places::Places;
 use crate::plan::{Event, PoolStats, Tier, TreeStats};
 use crate::policy::{Lru, Policy};
+use crate::ranks::Known;
 use crate::rule::Rule;
 use crate::run::Run;
+use crate::sessions::Sessions;
 
 /// One component of a model: a name and where its values may be reused.
 #[derive(Clone, Debug)]
@@ -60,11 +63,22 @@ pub struct Settings {
     pub record_events: bool,
     /// Where the values lie; only what events and sizes say depends on it.
     pub tier: Tier,
+    /// A session idle for longer is closed (rule S-2).
+    pub session_ttl_s: f64,
+    /// When one more is opened, the one idle longest is closed.
+    pub max_sessions: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { page_tokens: 1, policy: Box::new(Lru), record_events: false, tier: Tier::Device }
+        Self {
+            page_tokens: 1,
+            policy: Box::new(Lru),
+            record_events: false,
+            tier: Tier::Device,
+            session_ttl_s: 3600.0,
+            max_sessions: 100_000,
+        }
     }
 }
 
@@ -74,6 +88,7 @@ pub struct Tree {
     pub(crate) components: Vec<Component>,
     pub(crate) page_tokens: u32,
     pub(crate) policy: Box<dyn Policy>,
+    pub(crate) policy_is_recency: bool,
     pub(crate) record_events: bool,
     pub(crate) tier: Tier,
     pub(crate) nodes: Arena<Node>,
@@ -85,6 +100,11 @@ pub struct Tree {
     pub(crate) page_keys: HashMap<NodeId, Vec<PageKey>>,
     /// What is held, by node and component.
     pub(crate) holdings: Vec<Holding>,
+    /// What is kept for policies that ask for more than recency, beside the holdings.
+    pub(crate) known: Vec<Known>,
+    pub(crate) sessions: Sessions,
+    /// What sessions refer to, beside the holdings as far as there are any.
+    pub(crate) references: Vec<Places>,
     /// One a component.
     pub(crate) pools: Vec<Pool>,
     pub(crate) events: Vec<Event>,
@@ -99,9 +119,9 @@ impl Tree {
     /// An empty tree.
     ///
     /// # Errors
-    /// No component, two of one name, or a page of less than one token.
+    /// No component, two of one name, a page of less than one token, or a limit that leaves no session.
     pub fn new(components: Vec<Component>, settings: Settings) -> Result<Self> {
-        let Settings { page_tokens, policy, record_events, tier } = settings;
+        let Settings { page_tokens, mut policy, record_events, tier, session_ttl_s, max_sessions } = settings;
         if page_tokens < 1 {
             return Err(Error::config(format!("page_tokens is {page_tokens}, it must be at least 1")));
         }
@@ -111,10 +131,13 @@ impl Tree {
                 format!("components {names:?}: at least one is needed, each with a name of its own");
             return Err(Error::config(message));
         }
+        let sessions = Sessions::new(session_ttl_s, max_sessions)?;
         let pools = components.iter().map(|_| Pool::default()).collect();
+        policy.bind(&components);
         Ok(Self {
             components,
             page_tokens,
+            policy_is_recency: policy.is_recency(),
             policy,
             record_events,
             tier,
@@ -126,6 +149,9 @@ impl Tree {
             namespaces: HashMap::default(),
             page_keys: HashMap::default(),
             holdings: Vec::new(),
+            known: Vec::new(),
+            sessions,
+            references: Vec::new(),
             pools,
             events: Vec::new(),
             path_pages: 0,
@@ -174,6 +200,7 @@ impl Tree {
             leases: self.leases.len(),
             path_pages: self.path_pages,
             pools: self.pools.iter().map(pool).collect(),
+            sessions: self.sessions.table.len(),
         }
     }
 
@@ -261,6 +288,7 @@ impl Tree {
         if self.holdings.len() < holdings {
             self.holdings.resize_with(holdings, Holding::new);
         }
+        self.know_node(node);
         node
     }
 

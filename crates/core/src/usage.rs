@@ -1,5 +1,6 @@
 //! Uses: what a lease or an insertion touches (rule P-1).
 
+use crate::candidates::Key;
 use crate::node::{Holding, NodeId};
 use crate::plan::Piece;
 use crate::tree::Tree;
@@ -31,23 +32,20 @@ impl Tree {
     #[inline]
     fn touch_holding(&mut self, node: NodeId, component: usize) {
         self.clock += 1;
-        let mut usage = self.holding(node, component).usage;
-        usage.last_tick = self.clock;
-        usage.uses += 1;
-        usage.rank = self.policy.rank(&usage);
-        self.holding_mut(node, component).usage = usage;
-        if self.nodes[node].children == 0 || !self.closed(component) {
-            self.move_candidate(node, component); // others have none
-        }
+        self.count_use(node, component);
+        self.move_candidate(node, component);
     }
 
     /// Moves a holding's candidate, if it has one, to where its usage belongs.
-    fn move_candidate(&mut self, node: NodeId, component: usize) {
-        let usage = self.holding(node, component).usage;
+    pub(crate) fn move_candidate(&mut self, node: NodeId, component: usize) {
+        if self.nodes[node].children != 0 && self.closed(component) {
+            return; // it has none
+        }
+        let (level, rank) = self.standing(node, component);
+        let tick = self.holding(node, component).last_tick;
         let candidates = &mut self.pools[component].candidates;
-        if let Some(mut key) = candidates.key(node) {
-            (key.rank, key.tick) = (usage.rank, usage.last_tick);
-            candidates.set(node, key);
+        if let Some(key) = candidates.key(node) {
+            candidates.set(node, Key { level, rank, tick, ..key });
         }
     }
 }

@@ -166,12 +166,12 @@ fn a_refused_insertion_changes_nothing() {
 struct FewestUses;
 
 impl Policy for FewestUses {
-    fn name(&self) -> &'static str {
-        "fewest-uses"
+    fn text(&self) -> String {
+        "fewest-uses".to_owned()
     }
 
     fn rank(&self, usage: &Usage) -> f64 {
-        usage.uses as f64
+        f64::from(usage.uses)
     }
 }
 

@@ -42,7 +42,7 @@ impl Frozen {
         py: Python<'py>,
         values: [Bound<'py, PyAny>; N],
     ) -> PyResult<Bound<'py, PyAny>> {
-        if self.fields.len() > N {
+        if self.fields.len() != N {
             return Err(PyTypeError::new_err(format!(
                 "{} fields were given, {N} are wanted",
                 self.fields.len()

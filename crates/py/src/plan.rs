@@ -117,7 +117,8 @@ impl<'py> Names<'_, 'py> {
             make!(py, "PoolStats", self.at(component)?, tier(py, pool.tier)?, held, leased, dead)
         };
         let pools: PyResult<Vec<_>> = stats.pools.iter().enumerate().map(pool).collect();
-        make!(py, "TreeStats", stats.nodes, stats.leases, stats.path_pages, PyTuple::new(py, pools?)?)
+        let pools = PyTuple::new(py, pools?)?;
+        make!(py, "TreeStats", stats.nodes, stats.leases, stats.path_pages, pools, stats.sessions)
     }
 
     pub(crate) fn events(&self, events: &[core::Event]) -> PyResult<Bound<'py, PyList>> {

@@ -4,7 +4,7 @@
 //! it up and taking it again costs more than they do; long ones give it up, and so does whoever has to wait.
 
 use graftline_core as core;
-use graftline_core::policy::{Lru, Policy};
+use graftline_core::policy::make_policy;
 use parking_lot::RwLock;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -62,13 +62,6 @@ fn rule_of(py: Python<'_>, kind: &str, tokens: u64) -> PyResult<core::Rule> {
     }
 }
 
-fn policy_of(py: Python<'_>, name: &str) -> PyResult<Box<dyn Policy>> {
-    match name {
-        "lru" => Ok(Box::new(Lru)),
-        _ => Err(config_error(py, &format!("no eviction policy is named '{name}'"))),
-    }
-}
-
 fn tier_of(py: Python<'_>, tier: u8) -> PyResult<core::Tier> {
     let tiers = [core::Tier::Device, core::Tier::Host, core::Tier::Store];
     let found = tiers.into_iter().find(|&known| known as u8 == tier);
@@ -78,7 +71,7 @@ fn tier_of(py: Python<'_>, tier: u8) -> PyResult<core::Tier> {
 #[pymethods]
 impl Tree {
     #[new]
-    #[pyo3(signature = (components, page_tokens, policy, record_events, tier=0))]
+    #[pyo3(signature = (components, page_tokens, policy, record_events, tier=0, *, session_ttl_s=3600.0, max_sessions=100_000))]
     fn new(
         py: Python<'_>,
         components: Vec<(String, String, u64)>,
@@ -86,14 +79,17 @@ impl Tree {
         policy: &str,
         record_events: bool,
         tier: u8,
+        session_ttl_s: f64,
+        max_sessions: usize,
     ) -> PyResult<Self> {
         let names = PyTuple::new(py, components.iter().map(|(name, _, _)| name))?.unbind();
         let components: PyResult<Vec<core::Component>> = components
             .into_iter()
             .map(|(name, kind, tokens)| Ok(core::Component { name, rule: rule_of(py, &kind, tokens)? }))
             .collect();
-        let tier = tier_of(py, tier)?;
-        let settings = core::Settings { page_tokens, policy: policy_of(py, policy)?, record_events, tier };
+        let (tier, policy) = (tier_of(py, tier)?, make_policy(policy).map_err(|error| raised(py, &error))?);
+        let settings =
+            core::Settings { page_tokens, policy, record_events, tier, session_ttl_s, max_sessions };
         let tree = core::Tree::new(components?, settings);
         Ok(Self { tree: RwLock::new(tree.map_err(|error| raised(py, &error))?), names })
     }
@@ -201,6 +197,43 @@ impl Tree {
     fn clear<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let freed = self.write(py, true, core::Tree::clear);
         self.names(py).freed(&freed)
+    }
+
+    fn set_time<'py>(&self, py: Python<'py>, now_s: f64) -> PyResult<Bound<'py, PyTuple>> {
+        let closed = self.write(py, false, |tree| tree.set_time(now_s));
+        let closed = closed.map_err(|error| raised(py, &error))?;
+        PyTuple::new(py, closed.iter().map(|name| &**name))
+    }
+
+    #[pyo3(signature = (name, *, priority=0, expected_return_s=None))]
+    fn open_session(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        priority: i64,
+        expected_return_s: Option<f64>,
+    ) -> PyResult<u64> {
+        let Ok(priority) = u32::try_from(priority) else {
+            let limit = core::PRIORITY_MAX;
+            return Err(config_error(py, &format!("priority is {priority}, it must be from 0 to {limit}")));
+        };
+        let hints = core::Hints { priority, expected_return_s };
+        let handle = self.write(py, false, |tree| tree.open_session(name, hints));
+        handle.map(core::Handle::to_bits).map_err(|error| raised(py, &error))
+    }
+
+    fn register(&self, py: Python<'_>, handle: u64, lease: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let (session, lease) = (core::Handle::from_bits(handle), arguments::lease_handle(lease)?);
+        self.write(py, false, |tree| tree.register(session, lease)).map_err(|error| raised(py, &error))
+    }
+
+    fn fork_session(&self, py: Python<'_>, source_name: &str, target_name: &str) -> PyResult<u64> {
+        let handle = self.write(py, false, |tree| tree.fork_session(source_name, target_name));
+        handle.map(core::Handle::to_bits).map_err(|error| raised(py, &error))
+    }
+
+    fn close_session(&self, py: Python<'_>, name: &str) -> bool {
+        self.write(py, false, |tree| tree.close_session(name))
     }
 
     fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {

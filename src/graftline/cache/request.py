@@ -187,7 +187,7 @@ class CachedRequest:
             if to_tokens in self._stops:
                 self._copy_states()
                 self._keep(to_tokens)
-            elif to_tokens > self._stops[-1]:
+            elif to_tokens > self.prompt_tokens and self._cache.placement.answer:
                 self._keep_states(to_tokens)
         self._leave_behind()
         self._cache.tell_watch(self._moment)
@@ -236,12 +236,9 @@ class CachedRequest:
             raise RequestEndedError("the request has ended", hint="begin a new one")
 
     def _plan_stops(self, prompt_tokens: int, marks: Sequence[int]) -> tuple[int, ...]:
-        """Boundaries at which the prompt's computation pauses (rule C-5), ascending, at least one."""
-        page = self._page
-        replay = (prompt_tokens - 1) // page * page
-        whole = prompt_tokens // page * page
-        wanted = {replay, whole, self.match.branch_tokens, *(mark // page * page for mark in marks)}
-        return tuple(sorted(stop for stop in wanted if stop > self.reused_tokens)) or (whole,)
+        """Boundaries at which the prompt's computation pauses (rule C-5), ascending; may be empty."""
+        placement = self._cache.placement
+        return placement.stops(self._page, prompt_tokens, self.reused_tokens, self.match.branch_tokens, marks)
 
     def _restore(self) -> None:
         """Takes over the leased pages and copies the leased states (rule C-3)."""

@@ -66,6 +66,7 @@ NETWORK = Group.create_ordered("Network and access")
 MODEL = Group.create_ordered("Model")
 BATCH = Group.create_ordered("Batching")
 CACHE = Group.create_ordered("Cache and memory")
+TIERS = Group.create_ordered("Host memory and stores")
 LOG = Group.create_ordered("Log")
 
 Size = Annotated[int, Parameter(converter=_bytes, n_tokens=1)]
@@ -137,10 +138,36 @@ class CacheOptions:
     """Slots of single components in place of their share of the memory: full=1024,state=64."""
     prefix_cache: bool = True
     """Whether prompts reuse anything."""
-    eviction_policy: Literal["lru"] = "lru"
-    """Which values leave first."""
+    eviction_policy: str = "lru"
+    """Which values leave first: lru, lfu, slru, priority, session, session(lfu), cost."""
+    session_ttl: float = 3600.0
+    """Seconds after which an idle session is closed."""
+    max_sessions: int = 100_000
+    """Most sessions that are open; the one idle longest is closed first."""
+    explain_pages: int = 50_000
+    """Pages of each component whose fate is remembered after they left, for explanations; 0 for none."""
     core: Literal["auto", "python", "rust"] = "auto"
     """Which tree core keeps the books; auto takes the Rust core where it is installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierOptions:
+    """What is below the device."""
+
+    host_memory: Size = 0
+    """Host memory for what the device has no room for, for example 8GB; 0 for none."""
+    host_ratio: float = 0.0
+    """The same as a multiple of the device's pools, in place of --host-memory."""
+    write_policy: Literal["write_through", "write_back", "none"] = "write_through"
+    """When values go down to the host: as they are kept, when the device runs short, or never."""
+    write_uses: int = 1
+    """write_through takes a boundary down after this many uses; keeping it is the first."""
+    store: Names = ()
+    """URL of a store below the host (file:, redis:, s3:, mooncake:); may be repeated, near ones first."""
+    prefetch_policy: Literal["best_effort", "wait", "timeout"] = "timeout"
+    """What a request does while a store brings up a part of its prompt."""
+    prefetch_timeout: float = 2.0
+    """Seconds that it waits under timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +192,7 @@ class ServeConfig:
     network: Annotated[NetworkOptions, Parameter(name="*", group=NETWORK)] = NetworkOptions()
     batch: Annotated[BatchOptions, Parameter(name="*", group=BATCH)] = BatchOptions()
     cache: Annotated[CacheOptions, Parameter(name="*", group=CACHE)] = CacheOptions()
+    tiers: Annotated[TierOptions, Parameter(name="*", group=TIERS)] = TierOptions()
     log: Annotated[LogOptions, Parameter(name="*", group=LOG)] = LogOptions()
 
     def engine_config(self) -> EngineConfig:
@@ -175,7 +203,7 @@ class ServeConfig:
         """
         from graftline.engine.config import EngineConfig  # noqa: PLC0415  loads torch
 
-        batch, cache, model = self.batch, self.cache, self.model
+        batch, cache, model, tiers = self.batch, self.cache, self.model, self.tiers
         chunk = batch.chunk_tokens or min(DEFAULT_CHUNK_TOKENS, batch.max_num_batched_tokens)
         if chunk > batch.max_num_batched_tokens:
             raise ConfigError(
@@ -194,6 +222,17 @@ class ServeConfig:
             slots=cache.slots,
             prefix_cache=cache.prefix_cache,
             core=cache.core,
+            policy=cache.eviction_policy,
+            session_ttl_s=cache.session_ttl,
+            max_sessions=cache.max_sessions,
+            explain_pages=cache.explain_pages,
+            host_bytes=tiers.host_memory,
+            host_ratio=tiers.host_ratio,
+            write_policy=tiers.write_policy,
+            write_uses=tiers.write_uses,
+            stores=tiers.store,
+            prefetch_policy=tiers.prefetch_policy,
+            prefetch_timeout_s=tiers.prefetch_timeout,
             dtype=model.dtype,
             device=model.device,
             threads=model.threads,

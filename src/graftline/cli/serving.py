@@ -82,9 +82,30 @@ def block(info: EngineInfo, layout: ModelLayout, config: ServerConfig, options: 
         unit_bytes = pool.slot_bytes if pool.component in states else pool.slot_bytes / info.page_tokens
         total = human_bytes(pool.capacity * pool.slot_bytes)
         yield f"pool {pool.component}: {pool.capacity} slots, {total}, {unit_bytes:,.0f} bytes {per}"
+    yield from _tiers(info)
     reuse = "on" if options.cache.prefix_cache else "off"
     yield f"prefix cache {reuse}, eviction policy {options.cache.eviction_policy}, core {info.core}"
     yield _keys_line(config, options.network.api_key_file)
+
+
+def _tiers(info: EngineInfo) -> Iterator[str]:
+    """What is below the device; nothing without a host tier."""
+    for pool in info.host_pools:
+        total = human_bytes(pool.capacity * pool.slot_bytes)
+        yield f"host {pool.component}: {pool.capacity} slots, {total}"
+    if info.host_pools:
+        stores = ", ".join(info.stores) or "none"
+        yield f"write policy {info.write_policy}, stores: {stores}"
+    if (speed := info.break_even) is not None:
+        yield (
+            f"measured: computing {speed.prefill_s_per_token * 1e6:,.0f} us a token,"
+            f" host {_rate(speed.host_s_per_byte)}, store {_rate(speed.store_s_per_byte)}"
+            f" and {speed.store_latency_s * 1e3:.1f} ms a fetch"
+        )
+
+
+def _rate(s_per_byte: float) -> str:
+    return f"{human_bytes(int(1 / s_per_byte))}/s" if s_per_byte > 0 else "-"
 
 
 def _keys_line(config: ServerConfig, key_file: Path | None) -> str:

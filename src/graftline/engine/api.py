@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from graftline.cache.explain import Explanation
 from graftline.cache.flow import Flow
 from graftline.key import Tokens
 from graftline.plan import Tier
@@ -88,6 +89,8 @@ class GenerationRequest:
         priority: larger runs first.
         use_cache: False computes the whole prompt and keeps nothing of it.
         marks: places in the prompt where other prompts are expected to leave it (rule C-5).
+        expected_return_s: when the session's next request is expected, from the end of this one.
+        label: names the request in explanations; the engine's number by default.
         prefetch_policy, prefetch_timeout_s: in place of the engine's; None takes those.
     """
 
@@ -99,6 +102,8 @@ class GenerationRequest:
     priority: int = 0
     use_cache: bool = True
     marks: tuple[int, ...] = ()
+    expected_return_s: float | None = None
+    label: str = ""
     prefetch_policy: PrefetchPolicy | None = None
     prefetch_timeout_s: float | None = None
 
@@ -140,8 +145,9 @@ class PoolUse:
 class EngineStats:
     """Counters since the start, and sizes now.
 
-    `flow` tells what moved between the tiers, None without a host tier; `stores` what each store did, the near
-    one first. `host_tokens` and `store_tokens` are those of `reused_tokens` that came up from the tiers below.
+    `flow` tells what moved between the tiers, None without a host tier; `stores` what each store did,
+    the near one first. `host_tokens` and `store_tokens` are those of `reused_tokens` that came up from
+    the tiers below.
 
     `coalesced_requests` waited for another that computed the same prefix, and took over
     `coalesced_tokens` from it (rule X-7).
@@ -164,6 +170,7 @@ class EngineStats:
     stores: tuple[StoreFigures, ...] = ()
     host_tokens: int = 0
     store_tokens: int = 0
+    sessions: int = 0
     coalesced_requests: int = 0
     coalesced_tokens: int = 0
 
@@ -237,6 +244,16 @@ class Engine(Protocol):
 
     def detach_store(self, url: str) -> bool:
         """Stops to use a store and closes it; False when none has this URL, as `stats` shows it."""
+
+    def close_session(self, name: str) -> bool:
+        """Ends a session: what it would come back to weighs nothing any more. Whether it was open."""
+
+    def explain(self, label: str) -> Explanation | None:
+        """Why a request reused what it did; None when it is not known (any more).
+
+        Raises:
+            ConfigError: the engine does not remember what left (`explain_pages` is 0).
+        """
 
     def close(self) -> None:
         """Aborts what runs, ends the thread, frees the pools. May be called twice."""

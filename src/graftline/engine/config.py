@@ -30,6 +30,11 @@ class EngineConfig:
         prefix_cache: whether prompts reuse anything.
         coalesce: whether a request waits for a running one that computes the same prefix (rule X-7).
         core: which tree core keeps the books: `auto`, `python` or `rust`.
+        policy: which values leave first, as `graftline.policies.make_policy` reads it.
+        session_ttl_s: a session idle for longer is closed.
+        max_sessions: most sessions that are open; the one idle longest is closed first.
+        explain_pages: pages of each component whose fate is remembered after they left, so that requests
+            are told what the tree has forgotten (rule C-11); 0 for none.
         dtype: weights' type, or `auto` for the checkpoint's own.
         device: `cpu`, `cuda`, `cuda:1`, or `auto`.
         host_bytes: bytes of host memory for what the device has no room for; 0 for none.
@@ -57,6 +62,10 @@ class EngineConfig:
     prefix_cache: bool = True
     coalesce: bool = True
     core: str = "auto"
+    policy: str = "lru"
+    session_ttl_s: float = 3600.0
+    max_sessions: int = 100_000
+    explain_pages: int = 0
     dtype: str = "auto"
     device: str = "auto"
     host_bytes: int = 0
@@ -74,7 +83,15 @@ class EngineConfig:
         for name in ("page_tokens", "chunk_tokens", "max_running", "max_waiting", "write_uses"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, it must be at least 1")
-        for name in ("max_model_tokens", "device_bytes", "threads", "host_bytes", "host_ratio", "drain_s"):
+        for name in (
+            "max_model_tokens",
+            "device_bytes",
+            "threads",
+            "host_bytes",
+            "host_ratio",
+            "drain_s",
+            "explain_pages",
+        ):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}, it must not be negative")
         least = self.chunk_tokens + self.max_running

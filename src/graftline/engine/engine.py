@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from graftline.cache import PrefixCache, StoreConfig
+from graftline.cache.explain import Explanation
 from graftline.engine.api import (
     EngineInfo,
     EngineStats,
@@ -147,6 +148,7 @@ class HybridEngine:
                 stores=lower.shelf.chain.figures() if lower and lower.shelf else (),
                 host_tokens=self._counts["host"],
                 store_tokens=self._counts["store"],
+                sessions=getattr(self.cache.core.stats(), 'sessions', 0),
                 coalesced_requests=self._counts["coalesced_requests"],
                 coalesced_tokens=self._counts["coalesced_tokens"],
             )
@@ -192,6 +194,20 @@ class HybridEngine:
                 shelf.chain.detach(url)
                 shelf.known.clear()
             return True
+
+    def close_session(self, name: str) -> bool:
+        """Ends a session, in every tier; see `Engine.close_session`."""
+        with self._changed:
+            return self.cache.close_session(name)
+
+    def explain(self, label: str) -> Explanation | None:
+        """Why a request reused what it did; see `Engine.explain`."""
+        with self._changed:
+            if self.cache.watch is None:
+                raise ConfigError(
+                    "this engine does not remember what left its cache", hint="start it with explain_pages"
+                )
+            return self.cache.watch.explanation(label)
 
     def close(self) -> None:
         """Aborts what runs and ends the thread. May be called twice."""
@@ -242,6 +258,7 @@ class HybridEngine:
         with self._changed:
             if self._closing:
                 return False
+            self.cache.set_time(time.monotonic())
             self._end_early()
             plan = self._scheduler.plan()
             self._count_admissions()

@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from graftline.cache import HostConfig, PrefixCache, StoreConfig, host_slots
+from graftline.cache import HostConfig, PrefixCache, SessionLimits, StoreConfig, host_slots
+from graftline.cache.history import History
+from graftline.cache.watch import Watch
 from graftline.components import Chunk, ComponentSpec, ReuseRule, Window
 from graftline.engine.api import EngineInfo
 from graftline.engine.config import EngineConfig
@@ -75,7 +77,18 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
         raise ConfigError(f"slots {counts} cannot hold even two tokens", hint="give every pool more slots")
     bell = threading.Event()
     host = host_tier(specs, runner, config, bell.set)
-    cache = PrefixCache(specs, page_tokens=page_tokens, pools=runner.pools, core=config.core, host=host)
+    cache = PrefixCache(
+        specs,
+        page_tokens=page_tokens,
+        pools=runner.pools,
+        core=config.core,
+        policy=config.policy,
+        record_events=config.explain_pages > 0,
+        host=host,
+        sessions=SessionLimits(config.session_ttl_s, config.max_sessions),
+    )
+    if config.explain_pages:
+        cache.start_watch(Watch(History(config.explain_pages)))
     info = EngineInfo(
         model_type=layout.model_type,
         composition=" + ".join(rule_text(plan.name, plan.rule) for plan in layout.components),

@@ -5,8 +5,8 @@
                 the device; while it is on its way the sequence counts as one that runs
     begun       the load has ended and the sequence holds what it reuses by itself
 
-Meanwhile those behind it may go on. What a load has brought is protected until the sequence has begun, or until
-a running one needs the room.
+Meanwhile those behind it may go on. What a load has brought is protected until the sequence has begun, or
+until a running one needs the room.
 """
 
 from __future__ import annotations

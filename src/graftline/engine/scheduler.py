@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
-from graftline.cache import CachedRequest, PrefixCache
-from graftline.engine.api import ReuseReport
+from graftline.cache import CachedRequest, PrefixCache, Session
+from graftline.engine.api import GenerationRequest, ReuseReport
 from graftline.engine.coalesce import find_wait, shared_boundary
 from graftline.engine.config import EngineConfig
 from graftline.engine.restores import Restored, Restores
@@ -20,7 +21,6 @@ from graftline.engine.sequence import Phase, Sequence
 from graftline.engine.work import StepPlan, Work
 from graftline.errors import CapacityError
 from graftline.key import Namespace, Tokens
-from graftline.plan import Match
 
 
 class Scheduler:
@@ -216,6 +216,8 @@ class Scheduler:
                 namespace=self._namespace(sequence),
                 use_cache=self._uses_cache(sequence),
                 marks=request.marks,
+                session=session_of(request),
+                label=request.label,
             )
         except CapacityError:
             self._made_room |= self.restores.make_room()
@@ -230,7 +232,7 @@ class Scheduler:
         coalesced_tokens = sequence.end_wait(cached.reused_tokens)
         restored = self.restores.begun(sequence, cached.reused_tokens)
         if sequence.reuse is None:
-            sequence.reuse = report(len(request.tokens), cached.match, coalesced_tokens, restored)
+            sequence.reuse = report(cached, len(request.tokens), coalesced_tokens, restored)
         return True
 
     def _fits(self, cached: CachedRequest) -> bool:
@@ -248,9 +250,19 @@ class Scheduler:
         return True
 
 
-def report(prompt_tokens: int, match: Match, coalesced_tokens: int, restored: Restored) -> ReuseReport:
-    """What a request is told of its match (rules M-4, X-7, X-8)."""
-    return ReuseReport(
+def session_of(request: GenerationRequest) -> Session | None:
+    """Whose request it is; None for nobody in particular."""
+    if not request.session_id:
+        return None
+    return Session(request.session_id, request.priority, request.expected_return_s)
+
+
+def report(
+    cached: CachedRequest, prompt_tokens: int, coalesced_tokens: int, restored: Restored
+) -> ReuseReport:
+    """What a request is told of its match (rules M-4, C-11, X-7, X-8)."""
+    match, forgotten = cached.match, cached.forgotten
+    told = ReuseReport(
         prompt_tokens=prompt_tokens,
         matched_tokens=match.path_tokens,
         reused_tokens=match.boundary_tokens,
@@ -262,4 +274,13 @@ def report(prompt_tokens: int, match: Match, coalesced_tokens: int, restored: Re
         host_tokens=restored.host_tokens,
         store_tokens=restored.store_tokens,
         restored_ms=restored.seconds * 1e3,
+    )
+    if forgotten is None:
+        return told
+    return replace(
+        told,
+        matched_tokens=forgotten.known_tokens,
+        lost_tokens=forgotten.known_tokens - told.reused_tokens,
+        limited_by=told.limited_by or forgotten.component,
+        reason=told.reason or forgotten.reason,
     )

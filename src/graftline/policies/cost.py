@@ -86,17 +86,21 @@ class Cost(EvictionPolicy):
 
     def rank(self, usage: Usage) -> float:
         """The last tick and the bonus."""
-        learned = self.learned[usage.component]
-        if not learned.gaps:
-            return float(usage.last_tick)
-        span = GAPS_KEPT * (learned.gap_ticks / learned.gaps)
-        return usage.last_tick + span * chance(learned, usage) * worth(learned, usage)
+        return usage.last_tick + bonus(self.learned[usage.component], usage)
 
     def rerank(self, usage: Usage, now_s: float, clock: int) -> float:
         """A run whose session said that it will be back is spared once, as if used just now."""
         if usage.sessions and usage.return_s > now_s:
-            return max(usage.rank, float(clock))
+            return clock + bonus(self.learned[usage.component], usage)
         return usage.rank
+
+
+def bonus(learned: Learned, usage: Usage) -> float:
+    """Ticks for which a run is kept longer than one that nobody will use; 0 while nothing is known."""
+    if not learned.gaps:
+        return 0.0
+    span = GAPS_KEPT * (learned.gap_ticks / learned.gaps)
+    return span * chance(learned, usage) * worth(learned, usage)
 
 
 def chance(learned: Learned, usage: Usage) -> float:

@@ -1,24 +1,20 @@
-"""Routes that tell how the server is, and the ones that reset its cache."""
+"""Routes that tell how the server is, and what it serves."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
 
 from fastapi import APIRouter, Response
 
 from graftline import __version__
-from graftline.engine.api import PoolUse
+from graftline.server.cache_routes import pool_bodies
 from graftline.server.errors import ApiError, unavailable
 from graftline.server.metrics import CONTENT_TYPE
 from graftline.server.responses import (
-    CacheStats,
-    Lost,
+    BreakEvenBody,
     ModelCard,
     ModelList,
-    Pool,
-    Reset,
     ServerInfo,
     Status,
     Version,
@@ -82,6 +78,7 @@ async def model(name: str, state: AppState) -> ModelCard:
 async def server_info(state: AppState) -> ServerInfo:
     """What is served, and how."""
     info = state.backend().engine.info
+    break_even = info.break_even
     return ServerInfo(
         version=__version__,
         models=list(state.config.model_names),
@@ -93,37 +90,12 @@ async def server_info(state: AppState) -> ServerInfo:
         dtype=info.dtype,
         device=info.device,
         core=info.core,
-        pools=_pools(info.pools),
+        pools=pool_bodies(info.pools),
+        host_pools=pool_bodies(info.host_pools),
+        write_policy=info.write_policy,
+        stores=list(info.stores),
+        break_even=BreakEvenBody(**dataclasses.asdict(break_even)) if break_even else None,
     )
-
-
-@router.get("/cache/stats", responses=failures(401, 403, 503))
-async def cache_stats(state: AppState) -> CacheStats:
-    """Counters since the start, and who has the slots now."""
-    stats = await asyncio.to_thread(state.backend().engine.stats)
-    return CacheStats(
-        prompt_tokens=stats.prompt_tokens,
-        reused_tokens=stats.reused_tokens,
-        computed_tokens=stats.computed_tokens,
-        generated_tokens=stats.generated_tokens,
-        lost_tokens=[
-            Lost(component=component, reason=reason, tokens=tokens)
-            for (component, reason), tokens in stats.lost_tokens.items()
-        ],
-        evicted_slots=dict(stats.evicted_slots),
-        skipped_checkpoints=stats.skipped_checkpoints,
-        preemptions=stats.preemptions,
-        requests_running=stats.running,
-        requests_waiting=stats.waiting,
-        pools=_pools(stats.pools),
-    )
-
-
-@router.post("/flush_cache", responses=failures(401, 403, 503))
-@router.post("/reset_prefix_cache", responses=failures(401, 403, 503))
-async def reset_prefix_cache(state: AppState) -> Reset:
-    """Frees everything that no running request needs. Needs the admin key when there is one."""
-    return Reset(freed_slots=await asyncio.to_thread(state.backend().engine.clear_cache))
 
 
 def _card(state: State, name: str) -> ModelCard:
@@ -136,7 +108,3 @@ def _card(state: State, name: str) -> ModelCard:
         composition=info.composition,
         components=[pool.component for pool in info.pools],
     )
-
-
-def _pools(pools: Sequence[PoolUse]) -> list[Pool]:
-    return [Pool(**dataclasses.asdict(pool)) for pool in pools]

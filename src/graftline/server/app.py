@@ -13,7 +13,7 @@ from fastapi import Depends, FastAPI
 from fastapi.security import HTTPBearer
 
 from graftline import __version__
-from graftline.server import admin, errors, generate
+from graftline.server import admin, cache_routes, errors, generate
 from graftline.server.auth import AuthMiddleware, Keys
 from graftline.server.figures_line import log_figures
 from graftline.server.middleware import BodyLimitMiddleware, RequestIdMiddleware
@@ -55,6 +55,7 @@ def create_app(state: State, load: Load, on_settled: Settled = lambda _: None) -
     keyed = [Depends(HTTPBearer(auto_error=False))] if state.config.api_keys else []
     app.include_router(admin.public)
     app.include_router(admin.router, dependencies=keyed)
+    app.include_router(cache_routes.router, dependencies=keyed)
     app.include_router(generate.router, dependencies=keyed)
     app.add_middleware(BodyLimitMiddleware, max_bytes=state.config.max_body_bytes)
     admin_keys = [state.config.admin_api_key] if state.config.admin_api_key else []

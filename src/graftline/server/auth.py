@@ -15,7 +15,13 @@ from graftline.server.errors import ApiError
 OPEN_PATHS = frozenset(
     {"/health", "/ready", "/ping", "/metrics", "/version", "/docs", "/redoc", "/openapi.json"}
 )
-ADMIN_PATHS = frozenset({"/reset_prefix_cache", "/flush_cache"})
+ADMIN_PATHS = frozenset({"/reset_prefix_cache", "/flush_cache", "/cache/flush", "/cache/stores"})
+ADMIN_FOLDERS = ("/cache/explain/",)
+
+
+def for_admins(path: str) -> bool:
+    """Whether a path needs the admin key, if there is one."""
+    return path in ADMIN_PATHS or path.startswith(ADMIN_FOLDERS)
 
 
 def _digest(key: str) -> bytes:
@@ -71,7 +77,7 @@ class AuthMiddleware:
             )
             await error.response()(scope, receive, send)
             return
-        which = "the admin API key" if scope["path"] in ADMIN_PATHS and self._admin_keys else "an API key"
+        which = "the admin API key" if for_admins(scope["path"]) and self._admin_keys else "an API key"
         error = ApiError(
             401,
             f"this needs {which}; send it as 'Authorization: Bearer KEY'",
@@ -98,7 +104,7 @@ class AuthMiddleware:
             return False
         if scope["method"] == "OPTIONS" or path in OPEN_PATHS:
             return True
-        needs_admin = bool(self._admin_keys) and path in ADMIN_PATHS
+        needs_admin = bool(self._admin_keys) and for_admins(path)
         if not needs_admin and not self._api_keys:
             return True
         scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")

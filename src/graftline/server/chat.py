@@ -14,7 +14,7 @@ from graftline.server.answer import Collected, collect, json_answer
 from graftline.server.errors import bad_request
 from graftline.server.job import Job, Piece, Prompt, ScoredToken
 from graftline.server.middleware import request_id_of
-from graftline.server.prepare import room, sampling_of, session_of, stops_of
+from graftline.server.prepare import room, sampling_of, stops_of, wishes_of
 from graftline.server.report import cache_report, timings, usage
 from graftline.server.responses import (
     AssistantMessage,
@@ -84,10 +84,7 @@ async def prepare(body: ChatBody, request: Request, backend: Backend, model: str
         n=body.n or 1,
         sampling=sampling_of(body, info, max_tokens, logprobs),
         stops=stops_of(body),
-        salt=body.cache_salt or "",
-        session_id=session_of(body, request),
-        priority=body.priority or 0,
-        use_cache=body.use_cache is not False,
+        wishes=wishes_of(body, request),
     )
     return job, rendered.text
 

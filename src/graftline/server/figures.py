@@ -8,8 +8,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from graftline.engine.api import EngineStats, PoolUse
+from graftline.server.tier_figures import store_figures, tier_figures
 
-DEVICE = "device"
+DEVICE, HOST = "device", "host"
+
+
+def reused_by_tier(stats: EngineStats) -> dict[str, int]:
+    """Reused tokens by the tier in which they lay when the request came."""
+    device = stats.reused_tokens - stats.host_tokens - stats.store_tokens
+    return {DEVICE: device, HOST: stats.host_tokens, "store": stats.store_tokens}
 
 
 class EngineFigures(Collector):
@@ -35,8 +42,14 @@ class EngineFigures(Collector):
         stats = self._stats()
         yield from self._requests(stats)
         yield from self._tokens(stats)
-        yield from self._slots(stats.pools)
+        yield from self._slots({DEVICE: stats.pools, HOST: stats.host_pools})
         yield from self._evictions(stats)
+        yield self._gauge("sessions_open", "Sessions that are open.", stats.sessions)
+        coalesced = stats.coalesced_tokens
+        yield self._counter("coalesced_tokens", "Reused tokens that another request computed.", coalesced)
+        if stats.flow is not None:
+            yield from tier_figures(stats.flow, self._model_name)
+        yield from store_figures(stats.stores, self._model_name)
 
     def _requests(self, stats: EngineStats) -> Iterator[Metric]:
         yield self._gauge("requests_running", "Sequences being computed.", stats.running)
@@ -46,11 +59,11 @@ class EngineFigures(Collector):
         )
 
     def _tokens(self, stats: EngineStats) -> Iterator[Metric]:
-        by_source = {"computed": stats.computed_tokens, DEVICE: stats.reused_tokens}
+        reused = reused_by_tier(stats)
+        by_source = {"computed": stats.computed_tokens, **reused}
         yield self._counter(
             "prompt_tokens", "Tokens of prompts by where they came from.", by_source, "source"
         )
-        reused = {DEVICE: stats.reused_tokens}
         yield self._counter("reused_tokens", "Tokens of prompts that were not computed.", reused, "tier")
         yield self._counter("generation_tokens", "Tokens generated.", stats.generated_tokens)
         lost = CounterMetricFamily(
@@ -62,29 +75,29 @@ class EngineFigures(Collector):
             lost.add_metric([self._model_name, component, reason], tokens)
         yield lost
 
-    def _slots(self, pools: tuple[PoolUse, ...]) -> Iterator[Metric]:
+    def _slots(self, tiers: Mapping[str, tuple[PoolUse, ...]]) -> Iterator[Metric]:
         slots = GaugeMetricFamily(
             "graftline_slots",
             "Slots by state; free, held and private ones add up to the capacity.",
             labels=["model_name", "component", "tier", "state"],
         )
-        for pool in pools:
-            for state, count in (("free", pool.free), ("held", pool.held), ("private", pool.private)):
-                slots.add_metric([self._model_name, pool.component, DEVICE, state], count)
+        sizes: dict[str, tuple[str, Callable[[PoolUse], int]]] = {
+            "slots_capacity": ("Slots there are.", lambda pool: pool.capacity),
+            "slots_used": ("Slots not free.", lambda pool: pool.capacity - pool.free),
+            "slots_leased": ("Held slots that running requests need.", lambda pool: pool.leased),
+        }
+        families = {
+            name: GaugeMetricFamily(f"graftline_{name}", text, labels=["model_name", "component", "tier"])
+            for name, (text, _) in sizes.items()
+        }
+        for tier, pools in tiers.items():
+            for pool in pools:
+                for state, count in (("free", pool.free), ("held", pool.held), ("private", pool.private)):
+                    slots.add_metric([self._model_name, pool.component, tier, state], count)
+                for name, (_, count_of) in sizes.items():
+                    families[name].add_metric([self._model_name, pool.component, tier], count_of(pool))
         yield slots
-        for name, text, values in (
-            ("slots_capacity", "Slots there are.", {pool.component: pool.capacity for pool in pools}),
-            ("slots_used", "Slots not free.", {pool.component: pool.capacity - pool.free for pool in pools}),
-            (
-                "slots_leased",
-                "Held slots that running requests need.",
-                {pool.component: pool.leased for pool in pools},
-            ),
-        ):
-            family = GaugeMetricFamily(f"graftline_{name}", text, labels=["model_name", "component", "tier"])
-            for component, count in values.items():
-                family.add_metric([self._model_name, component, DEVICE], count)
-            yield family
+        yield from families.values()
 
     def _evictions(self, stats: EngineStats) -> Iterator[Metric]:
         skipped = stats.skipped_checkpoints

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass
 
 from graftline.engine.api import EngineStats
+from graftline.server.figures import DEVICE, reused_by_tier
 from graftline.server.state import State
 
 logger = logging.getLogger(__name__)
@@ -43,8 +44,18 @@ def line(before: EngineStats, now: EngineStats, seconds: float) -> Line:
         f" Running: {now.running} reqs, Waiting: {now.waiting} reqs, slots used: {used or '-'}"
     )
     if prompt:
-        text += f", reused {reused / prompt:.0%} (device {reused / prompt:.0%}){_lost(before, now, prompt)}"
+        text += (
+            f", reused {reused / prompt:.0%} ({_by_tier(before, now, prompt)}){_lost(before, now, prompt)}"
+        )
     return Line(text, not (prompt or generated or now.running or now.waiting))
+
+
+def _by_tier(before: EngineStats, now: EngineStats, prompt: int) -> str:
+    earlier = reused_by_tier(before)
+    gained = {tier: tokens - earlier[tier] for tier, tokens in reused_by_tier(now).items()}
+    return ", ".join(
+        f"{tier} {tokens / prompt:.0%}" for tier, tokens in gained.items() if tokens or tier == DEVICE
+    )
 
 
 def _lost(before: EngineStats, now: EngineStats, prompt: int) -> str:

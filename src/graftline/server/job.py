@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from graftline.engine.api import GenerationRequest, ReuseReport, SamplingParams, TokenEvent
+from graftline.engine.api import (
+    GenerationRequest,
+    PrefetchPolicy,
+    ReuseReport,
+    SamplingParams,
+    TokenEvent,
+)
 from graftline.key import Tokens
 from graftline.server.bridge import Arrival
 from graftline.server.detokenize import StopTexts
@@ -27,6 +33,19 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheWishes:
+    """What a request asks of the cache; fields as in `GenerationRequest`."""
+
+    salt: str = ""
+    session_id: str = ""
+    priority: int = 0
+    use_cache: bool = True
+    expected_return_s: float | None = None
+    prefetch_policy: PrefetchPolicy | None = None
+    prefetch_timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One HTTP request's work: each prompt is answered `n` times.
 
@@ -37,7 +56,7 @@ class Job:
         n: answers a prompt.
         sampling: choice i of a prompt uses `seed + i`.
         stops: texts that end an answer.
-        salt, session_id, priority, use_cache: as in `GenerationRequest`.
+        wishes: what it asks of the cache.
     """
 
     request_id: str
@@ -46,10 +65,7 @@ class Job:
     n: int
     sampling: SamplingParams
     stops: tuple[str, ...] = ()
-    salt: str = ""
-    session_id: str = ""
-    priority: int = 0
-    use_cache: bool = True
+    wishes: CacheWishes = CacheWishes()
 
     @property
     def prompt_tokens(self) -> int:
@@ -64,11 +80,15 @@ class Job:
         return GenerationRequest(
             prompt.tokens,
             sampling,
-            salt=self.salt,
-            session_id=self.session_id,
-            priority=self.priority,
-            use_cache=self.use_cache,
+            salt=self.wishes.salt,
+            session_id=self.wishes.session_id,
+            priority=self.wishes.priority,
+            use_cache=self.wishes.use_cache,
             marks=prompt.marks,
+            expected_return_s=self.wishes.expected_return_s,
+            label=self.request_id if choice == 0 else f"{self.request_id}#{choice}",
+            prefetch_policy=self.wishes.prefetch_policy,
+            prefetch_timeout_s=self.wishes.prefetch_timeout_s,
         )
 
 

@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from graftline.engine.api import EngineInfo, SamplingParams
 from graftline.server.errors import ApiError, bad_request
+from graftline.server.job import CacheWishes
 from graftline.server.schemas import MAX_ID, GenerationBody
 
 GREEDY_BELOW = 1e-5
@@ -22,6 +23,23 @@ def session_of(body: GenerationBody, request: Request) -> str:
     if len(header) > MAX_ID:
         raise bad_request(f"X-Session-ID has {len(header)} characters, {MAX_ID} are allowed", "session_id")
     return body.session_id or header or body.prompt_cache_key or ""
+
+
+def wishes_of(body: GenerationBody, request: Request) -> CacheWishes:
+    """What a request asks of the cache.
+
+    Raises:
+        ApiError: the session's header is too long.
+    """
+    return CacheWishes(
+        salt=body.cache_salt or "",
+        session_id=session_of(body, request),
+        priority=body.priority or 0,
+        use_cache=body.use_cache is not False,
+        expected_return_s=body.expected_return_s,
+        prefetch_policy=body.prefetch_policy,
+        prefetch_timeout_s=body.prefetch_timeout_s,
+    )
 
 
 def stops_of(body: GenerationBody) -> tuple[str, ...]:

@@ -29,8 +29,18 @@ def usage(job: Job, choices: Sequence[Choice]) -> Usage:
         completion_tokens=completion,
         total_tokens=job.prompt_tokens + completion,
         prompt_tokens_details=PromptTokensDetails(
-            cached_tokens=cached, cached_tokens_by_tier=CachedByTier(device=cached)
+            cached_tokens=cached, cached_tokens_by_tier=by_tier(job, choices)
         ),
+    )
+
+
+def by_tier(job: Job, choices: Sequence[Choice]) -> CachedByTier:
+    """Reused tokens by the tier in which they lay when the request came."""
+    reports = [choice.reuse for choice in first_of(job, choices) if choice.reuse]
+    return CachedByTier(
+        device=sum(report.device_tokens for report in reports),
+        host=sum(report.host_tokens for report in reports),
+        store=sum(report.store_tokens for report in reports),
     )
 
 
@@ -49,7 +59,9 @@ def cache_report(job: Job, choices: Sequence[Choice]) -> CacheReport:
         limited_by=worst.limited_by,
         reason=worst.reason,
         boundaries=dict(boundaries),
-        session_id=job.session_id or None,
+        coalesced_tokens=sum(report.coalesced_tokens for report in reports),
+        restored_ms=max(report.restored_ms for report in reports),
+        session_id=job.wishes.session_id or None,
     )
 
 
@@ -82,7 +94,7 @@ def report_line(job: Job, choices: Sequence[Choice]) -> str:
         f", lost {report.lost_tokens} to {report.limited_by} ({report.reason})" if report.lost_tokens else ""
     )
     return (
-        f"request {job.request_id}: session {job.session_id or '-'}, prompt {job.prompt_tokens},"
+        f"request {job.request_id}: session {job.wishes.session_id or '-'}, prompt {job.prompt_tokens},"
         f" matched {report.matched_tokens}, reused {report.reused_tokens}{lost},"
         f" generated {sum(choice.generated for choice in choices)}"
     )

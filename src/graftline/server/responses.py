@@ -31,9 +31,11 @@ class ErrorBody(ResponseBody):
 
 
 class CachedByTier(ResponseBody):
-    """Reused tokens by where they lay."""
+    """Reused tokens by where they lay when the request came."""
 
     device: int
+    host: int = 0
+    store: int = 0
 
 
 class PromptTokensDetails(ResponseBody):
@@ -56,7 +58,8 @@ class CacheReport(ResponseBody):
     """What was reused and what kept the rest away; counts are in tokens, summed over the prompts.
 
     `limited_by` and `reason` are those of the prompt that lost most; empty when nothing was lost.
-    `boundaries` gives each component's own deepest boundary.
+    `boundaries` gives each component's own deepest boundary. `coalesced_tokens` are reused ones that another
+    request computed while this one waited; `restored_ms` is how long values took to come up from lower tiers.
     """
 
     matched_tokens: int
@@ -65,6 +68,8 @@ class CacheReport(ResponseBody):
     limited_by: str
     reason: str
     boundaries: dict[str, int]
+    coalesced_tokens: int = 0
+    restored_ms: float = 0.0
     session_id: str | None
 
 
@@ -261,6 +266,16 @@ class Pool(ResponseBody):
     slot_bytes: int
 
 
+class BreakEvenBody(ResponseBody):
+    """Speeds measured at start: bringing values up is cheaper than computing them by these."""
+
+    prefill_s_per_token: float
+    host_s_per_byte: float
+    host_latency_s: float
+    store_s_per_byte: float
+    store_latency_s: float
+
+
 class ServerInfo(ResponseBody):
     """What is served, and how."""
 
@@ -275,6 +290,10 @@ class ServerInfo(ResponseBody):
     device: str
     core: str
     pools: list[Pool]
+    host_pools: list[Pool] = []
+    write_policy: str = "none"
+    stores: list[str] = []
+    break_even: BreakEvenBody | None = None
 
 
 class Lost(ResponseBody):
@@ -283,6 +302,47 @@ class Lost(ResponseBody):
     component: str
     reason: str
     tokens: int
+
+
+class Moved(ResponseBody):
+    """What moved from one tier to another, of one component; a store counts objects where it has no pages."""
+
+    component: str
+    source: str
+    target: str
+    pages: int
+    bytes: int
+
+
+class Dropped(ResponseBody):
+    """Moves between two tiers that were given up; each cost a computation at most."""
+
+    source: str
+    target: str
+    reason: str
+    count: int
+
+
+class StoreFault(ResponseBody):
+    """Calls of one kind that failed for one reason, or objects that were not taken."""
+
+    operation: str
+    reason: str
+    count: int
+
+
+class StoreBody(ResponseBody):
+    """What one store did."""
+
+    url: str
+    calls: dict[str, int]
+    seconds: dict[str, float]
+    faults: list[StoreFault]
+    hits: int
+    misses: int
+    read_bytes: int
+    written_bytes: int
+    left_alone_s: float
 
 
 class CacheStats(ResponseBody):
@@ -299,6 +359,27 @@ class CacheStats(ResponseBody):
     requests_running: int
     requests_waiting: int
     pools: list[Pool]
+    host_pools: list[Pool] = []
+    host_tokens: int = 0
+    store_tokens: int = 0
+    coalesced_requests: int = 0
+    coalesced_tokens: int = 0
+    sessions: int = 0
+    moved: list[Moved] = []
+    dropped: list[Dropped] = []
+    stores: list[StoreBody] = []
+
+
+class Closed(ResponseBody):
+    """Whether the session was open."""
+
+    closed: bool
+
+
+class Stores(ResponseBody):
+    """The stores now, the near one first."""
+
+    stores: list[str]
 
 
 class Reset(ResponseBody):

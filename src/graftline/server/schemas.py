@@ -66,7 +66,21 @@ class GenerationBody(RequestBody):
     use_cache: bool | None = Field(
         None, description="False computes the whole prompt and keeps nothing of it."
     )
-    priority: int | None = Field(None, ge=-(2**31), le=2**31 - 1, description="Larger runs first.")
+    priority: int | None = Field(
+        None, ge=-(2**31), le=2**31 - 1, description="Larger runs first, and is kept longer."
+    )
+    expected_return_s: float | None = Field(
+        None,
+        ge=0,
+        le=1e9,
+        description="Seconds after the answer until the session's next request is expected.",
+    )
+    prefetch_policy: Literal["best_effort", "wait", "timeout"] | None = Field(
+        None, description="What the request does while a store brings up a part of its prompt."
+    )
+    prefetch_timeout_s: float | None = Field(
+        None, gt=0, le=3600, description="How long it waits under `timeout`."
+    )
     user: str | None = Field(None, description="Accepted, not used.")
 
 

@@ -83,7 +83,8 @@ def check_candidates(state: State, node: Node) -> None:
         wanted = (kind, usage.level, usage.rank, usage.last_tick, node.start, node.ident, holding.version)
         if bool(sum(pages)) != bool(holding.version):
             raise broken("E-6", node, f"'{spec.name}' {pages} with candidate {holding.version}")
-        if holding.version and wanted not in state.candidates[component]:
+        own = state.namespace_candidates.get((node.namespace, component), [wanted])
+        if holding.version and not (wanted in state.candidates[component] and wanted in own):
             raise broken("E-6", node, f"'{spec.name}' has no candidate {wanted}")
 
 
@@ -126,9 +127,11 @@ def check_counters(state: State) -> None:
     """L-5: the counters are what walking finds."""
     for component, spec in enumerate(state.specs):
         held = leased = dead = valid = 0
+        by_namespace = dict.fromkeys(state.roots, 0)
         for node in state.nodes.values():
             holding = holding_of(node, component)
             held += len(holding.slots)
+            by_namespace[node.namespace] += len(holding.slots)
             first = holding.lock_first()
             if first is not None:
                 leased += sum(1 for page in range(holding.first, holding.end) if page >= first)
@@ -137,6 +140,8 @@ def check_counters(state: State) -> None:
         counters = state.counters[component]
         if (held, leased, dead) != (counters.held, counters.leased, counters.dead):
             raise IntegrityError("L-5", f"'{spec.name}': {counters}, found {held}, {leased}, {dead}")
+        if by_namespace != {name: counts[component] for name, counts in state.namespace_held.items()}:
+            raise IntegrityError("L-5", f"'{spec.name}': {state.namespace_held}, found {by_namespace}")
         queue = sum(is_valid(state, component, entry) for entry in state.candidates[component])
         if not valid == queue == state.live_candidates[component]:
             raise IntegrityError("E-6", f"'{spec.name}': {valid} candidates, {queue} queued")

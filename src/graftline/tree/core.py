@@ -104,11 +104,17 @@ class PythonCore:
         """Adds the pages of `tokens`, which follow on the lease's boundary (rules N-1 to N-6)."""
         return insert(self._state, lease, as_tokens(tokens), values, move_lease)
 
-    def evict(self, component: str, slots: int) -> Freed:
-        """Frees up to `slots` slots of a component (rules E-1 to E-6)."""
+    def evict(self, component: str, slots: int, namespace: Namespace | None = None) -> Freed:
+        """Frees up to `slots` slots of a component, of one namespace if told (rules E-1 to E-6, E-8)."""
         if slots < 0:
             raise ConfigError(f"cannot evict {slots} slots")
-        return evict(self._state, self._state.component(component), slots)
+        return evict(self._state, self._state.component(component), slots, namespace)
+
+    def held_pages(self, component: str, namespace: Namespace) -> int:
+        """Pages that a component holds of one namespace (rule L-5)."""
+        held = self._state.namespace_held.get(namespace)
+        index = self._state.component(component)
+        return held[index] if held else 0
 
     def clear(self) -> Freed:
         """Frees everything that no lease protects (rule E-7)."""

@@ -6,6 +6,7 @@ import heapq
 
 import numpy as np
 
+from graftline.key import Namespace
 from graftline.plan import Freed, Slots
 from graftline.tree.boundaries import run_start
 from graftline.tree.events import record_removed
@@ -13,7 +14,7 @@ from graftline.tree.liveness import Evictable, evictable, rank_holding, reconsid
 from graftline.tree.node import NO_SLOTS, Holding, Node
 from graftline.tree.ranks import is_spared
 from graftline.tree.split import prune
-from graftline.tree.state import KIND, LIVE, NODE, Candidate, State, holding_of, is_valid
+from graftline.tree.state import KIND, LIVE, NODE, Candidate, State, candidates_of, holding_of, is_valid
 
 
 class Harvest:
@@ -33,16 +34,17 @@ class Harvest:
         return Freed(slots, dead)
 
 
-def evict(state: State, component: int, wanted: int) -> Freed:
-    """Frees `wanted` slots of a component, or all that may go if those are fewer.
+def evict(state: State, component: int, wanted: int, namespace: Namespace | None) -> Freed:
+    """Frees `wanted` slots of a component, or all that may go if those are fewer; of one namespace, if told.
 
     Other components lose what the freed pages made useless on the same pages (rule E-5). Cost:
-    O(freed + log candidates), however many leaves there are and however much is leased.
+    O(freed + log candidates), however many leaves there are and however much is leased; for the first time
+    in a namespace O(candidates).
     """
     harvest = Harvest(state)
     missing = wanted
     while missing > 0:
-        candidate = coldest(state, component)
+        candidate = coldest(state, component, candidates_of(state, component, namespace))
         if candidate is None:
             break
         node = state.nodes[candidate[NODE]]
@@ -53,9 +55,8 @@ def evict(state: State, component: int, wanted: int) -> Freed:
     return harvest.freed()
 
 
-def coldest(state: State, component: int) -> Candidate | None:
-    """The candidate whose values leave next."""
-    queue = state.candidates[component]
+def coldest(state: State, component: int, queue: list[Candidate]) -> Candidate | None:
+    """The candidate of a queue whose values leave next."""
     while queue:
         if is_valid(state, component, queue[0]):
             return queue[0]
@@ -175,7 +176,7 @@ def drop_path(state: State, node: Node, from_page: int, reason: str, harvest: Ha
 def take(state: State, node: Node, component: int, slots: Slots, reason: str, harvest: Harvest) -> None:
     """Books slots that left a holding."""
     holding_of(node, component).lost = True
-    state.counters[component].held -= len(slots)
+    state.count_held(node, component, -len(slots))
     harvest.slots[component].append(slots)
     if reason in ("dead", "path evicted"):
         harvest.dead[component] += len(slots)

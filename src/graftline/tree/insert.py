@@ -151,7 +151,7 @@ def adopt_in_node(state: State, node: Node, component: int, run: Held, result: A
             continue
         node = attach(state, node, component, part)
         result.adopted[component].append(part)
-        state.counters[component].held += len(part.slots)
+        state.count_held(node, component, len(part.slots))
         record_stored(state, node, component, part)
     return node
 

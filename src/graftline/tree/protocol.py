@@ -46,8 +46,11 @@ class TreeCore(Protocol):
     ) -> Insertion:
         """Adds pages after a lease's boundary. See `graftline.tree.insert`."""
 
-    def evict(self, component: str, slots: int) -> Freed:
+    def evict(self, component: str, slots: int, namespace: Namespace | None = None) -> Freed:
         """Frees up to `slots` slots of a component. See `graftline.tree.evict`."""
+
+    def held_pages(self, component: str, namespace: Namespace) -> int:
+        """Pages that a component holds of one namespace; 0 for one that the tree does not know."""
 
     def clear(self) -> Freed:
         """Frees everything that no lease protects."""

@@ -61,8 +61,7 @@ def prune(state: State, node: Node) -> None:
             return
         node = remove(state, node)
     if node.parent is None and not node.children and not node.leases:
-        del state.nodes[node.ident]
-        del state.roots[node.namespace]
+        state.forget_root(node)
 
 
 def trim(state: State, node: Node, end: int) -> None:

@@ -65,6 +65,9 @@ class Counters:
 class State:
     """Everything that the core knows.
 
+    `namespace_candidates` are those of one namespace and component, kept from the first time on that
+    something was evicted from there alone; `namespace_held` counts held pages by component.
+
     `clock` counts uses (rule P-1); `idents` gives handles that are never used twice (rule T-6). `sessions`
     are in the order of `last_s`, the one idle longest first; `names` finds them by their handle.
     """
@@ -83,6 +86,8 @@ class State:
     names: dict[int, str] = field(default_factory=dict)
     candidates: list[list[Candidate]] = field(default_factory=list)
     live_candidates: list[int] = field(default_factory=list)
+    namespace_candidates: dict[tuple[Namespace, int], list[Candidate]] = field(default_factory=dict)
+    namespace_held: dict[Namespace, list[int]] = field(default_factory=dict)
     counters: list[Counters] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     path_pages: int = 0
@@ -146,7 +151,19 @@ class State:
             root = Node(self.next_ident(), namespace, None, 0, len(self.specs))
             self.roots[namespace] = root
             self.nodes[root.ident] = root
+            self.namespace_held[namespace] = [0 for _ in self.specs]
         return root
+
+    def forget_root(self, root: Node) -> None:
+        """Forgets a namespace of which nothing is left."""
+        del self.nodes[root.ident], self.roots[root.namespace], self.namespace_held[root.namespace]
+        for component in range(len(self.specs)):
+            self.namespace_candidates.pop((root.namespace, component), None)
+
+    def count_held(self, node: Node, component: int, pages: int) -> None:
+        """Counts pages that came to a node or left it (rule L-5)."""
+        self.counters[component].held += pages
+        self.namespace_held[node.namespace][component] += pages
 
     def child_key(self, tokens: Tokens) -> bytes:
         """What a child is found by: the tokens of its first page."""
@@ -185,12 +202,31 @@ def holding_of(node: Node, component: int) -> Holding:
 
 def push_candidate(state: State, component: int, candidate: Candidate) -> None:
     """Adds a candidate; entries that became invalid are swept when they outnumber the valid ones."""
-    queue = state.candidates[component]
-    heapq.heappush(queue, candidate)
-    if len(queue) > 64 + 2 * state.live_candidates[component]:
-        valid = [entry for entry in queue if is_valid(state, component, entry)]
-        heapq.heapify(valid)
-        state.candidates[component] = valid
+    queues = [state.candidates[component]]
+    if state.namespace_candidates:
+        namespace = state.nodes[candidate[NODE]].namespace
+        if (namespace, component) in state.namespace_candidates:
+            queues.append(state.namespace_candidates[namespace, component])
+    for queue in queues:
+        heapq.heappush(queue, candidate)
+        if len(queue) > 64 + 2 * state.live_candidates[component]:
+            queue[:] = [entry for entry in queue if is_valid(state, component, entry)]
+            heapq.heapify(queue)
+
+
+def candidates_of(state: State, component: int, namespace: Namespace | None) -> list[Candidate]:
+    """The queue of a component, or that of one namespace in it, which is made when it is asked for first."""
+    if namespace is None:
+        return state.candidates[component]
+    if namespace not in state.roots:
+        return []
+    queue = state.namespace_candidates.get((namespace, component))
+    if queue is None:
+        valid = [entry for entry in state.candidates[component] if is_valid(state, component, entry)]
+        queue = [entry for entry in valid if state.nodes[entry[NODE]].namespace == namespace]
+        heapq.heapify(queue)
+        state.namespace_candidates[namespace, component] = queue
+    return queue
 
 
 def is_valid(state: State, component: int, candidate: Candidate) -> bool:

@@ -50,6 +50,14 @@ def listens(port: int) -> bool:
     return True
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Waits for something that happens in another process, which tells nobody of it."""
+    until = time.monotonic() + START_SECONDS
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.1)
+
+
 class Server:
     """One process. It is killed when the process of the tests ends."""
 
@@ -86,7 +94,10 @@ class Server:
         self._process.send_signal(number)
 
     def freeze(self) -> None:
+        """Returns once every thread of it stands still."""
         self.signal(signal.SIGSTOP)
+        assert self._process is not None
+        os.waitpid(self._process.pid, os.WUNTRACED)
 
     def thaw(self) -> None:
         self.signal(signal.SIGCONT)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -44,28 +45,32 @@ def stored_bytes(folder: Path) -> int:
 
 def look_at_one_moment(folder: Path, workers: list[subprocess.Popen]) -> int:
     """Bytes of all objects while everyone is stopped; whoever has ended stays so."""
-    stopped = [worker for worker in workers if worker.poll() is None]
-    for worker in stopped:
-        worker.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-    seen = stored_bytes(folder)
-    for worker in stopped:
-        worker.send_signal(signal.SIGCONT)
-    return seen
+    running = [worker.pid for worker in workers if worker.poll() is None]
+    try:
+        for pid in running:
+            os.kill(pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        return stored_bytes(folder)
+    finally:
+        for pid in running:
+            os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.rule("B-7")
 def test_four_processes_at_once(tmp_path):
     """Each writes and reads objects of all: never a wrong one, and the bound holds at every look."""
     capacity, writing = 400_000, 4 * 32 * (50 + 120)
-    workers = [run("file_worker.py", tmp_path, capacity, number) for number in range(4)]
     looks = []
-    while "done" in json.loads(workers[0].stdout.readline() or "{}"):
-        looks.append(look_at_one_moment(tmp_path, workers))
+    with ExitStack() as running:
+        workers = [
+            running.enter_context(run("file_worker.py", tmp_path, capacity, number)) for number in range(4)
+        ]
+        while "done" in (told := json.loads(workers[0].stdout.readline() or "{}")):
+            looks.append(look_at_one_moment(tmp_path, workers))
+        seen = [told, *(result(worker) for worker in workers[1:])]
+        assert workers[0].wait() == 0
     assert len(looks) == 10
     assert max(looks) <= capacity + writing
-    seen = [result(worker) for worker in workers[1:]]
-    assert workers[0].wait() == 0
     assert all(one["wrong"] == 0 for one in seen), seen
     assert all(one["hits"] > 0 and one["put"] > 0 for one in seen), seen
     assert sum(one["others_hits"] for one in seen) > 0, "they must see what the others wrote"

@@ -54,14 +54,16 @@ impl Policy for Cost {
     }
 
     fn bind(&mut self, components: &[Component]) {
-        let nothing =
-            |component: &Component| Learned { is_closed: component.rule.prefix_closed(), ..Learned::default() };
+        let nothing = |component: &Component| Learned {
+            is_closed: component.rule.prefix_closed(),
+            ..Learned::default()
+        };
         self.learned = components.iter().map(nothing).collect();
     }
 
     /// Counts the return, and the run as one of its new kind, which the weight keeps.
     fn touch(&mut self, usage: &mut Usage, gap_ticks: u64, _gap_s: f64) {
-        let learned = &mut self.learned[usage.component];
+        let learned = &mut self.learned[usage.component as usize];
         if usage.uses > 1 {
             learned.returned[kind_of(usage)] += 1;
             learned.gaps += 1;
@@ -88,7 +90,7 @@ impl Policy for Cost {
     }
 
     fn rank(&self, usage: &Usage) -> f64 {
-        let learned = &self.learned[usage.component];
+        let learned = &self.learned[usage.component as usize];
         let recency = usage.last_tick as f64;
         if learned.gaps == 0 {
             return recency;

@@ -66,9 +66,20 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in
-            ["", "mru", "lru()", "lru(1)", "lfu(x)", "lfu(-1)", "lfu(+1)", "lfu(0)", "slru(0)", "session(session)", "session()", "lfu(1"]
-        {
+        for text in [
+            "",
+            "mru",
+            "lru()",
+            "lru(1)",
+            "lfu(x)",
+            "lfu(-1)",
+            "lfu(+1)",
+            "lfu(0)",
+            "slru(0)",
+            "session(session)",
+            "session()",
+            "lfu(1",
+        ] {
             assert!(make_policy(text).is_err(), "{text}");
         }
     }

@@ -29,28 +29,30 @@ use crate::tree::Component;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Index of the component.
-    pub component: usize,
+    pub component: u32,
     /// Logical time of the last use; unique in its tree, but for halves of a split node.
     pub last_tick: u64,
     /// How often it was used.
     pub uses: u32,
     /// What the policy answered when it was asked last.
+    pub level: u64,
+    /// The same, of the rank.
     pub rank: f64,
     /// A number of the policy's own, 0 at first; halves of a split node share it.
     pub weight: f64,
     /// Time of the last use, as the owner of the tree tells it (rule S-2).
     pub last_s: f64,
-    /// Largest hint of the sessions that referenced the node (rule S-7).
-    pub priority: u64,
+    /// Largest hint of the sessions that ever referred to the node (rule S-7).
+    pub priority: u32,
     /// When a session that gave a hint is expected next; in the past where none is.
     pub return_s: f64,
-    /// How many sessions reference a page of the run (rule S-3).
+    /// How many sessions refer to a page of the run (rule S-3).
     pub sessions: u32,
-    /// Place of the node, half-open.
+    /// Place of the node at the last use, half-open.
     pub start_page: u32,
-    /// End of the node.
+    /// End of the node at the last use.
     pub end_page: u32,
-    /// Nodes right below the node.
+    /// Nodes right below the node at the last use.
     pub children: u32,
 }
 

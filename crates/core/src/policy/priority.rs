@@ -14,7 +14,7 @@ impl Policy for Priority {
     }
 
     fn level(&self, usage: &Usage) -> u64 {
-        usage.priority
+        u64::from(usage.priority)
     }
 
     fn rank(&self, usage: &Usage) -> f64 {

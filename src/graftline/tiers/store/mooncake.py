@@ -15,9 +15,11 @@ Keys are removed with force: the lease that every look at an object takes would 
 from __future__ import annotations
 
 import re
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -45,8 +47,9 @@ def open_mooncake(url: str) -> MooncakeStore:
         url: the master. Arguments: `metadata=http://host:8080/metadata` (on the master's host by default) or
             `P2PHANDSHAKE`; `segment=0` memory that this process lends; `buffer=256MB` memory that transfers
             go through, a quarter of it bounds one object; `protocol=tcp`, or `rdma` with `devices=mlx5_0,..`;
-            `local=HOST[:PORT]` what others call this process; `replicas=1`; `prefix=graftline`; `timeout=5`
-            seconds without progress; `metrics=http://host:9003` for `stat`.
+            `local=HOST` what others call this machine, by default its address towards the master;
+            `replicas=1`; `prefix=graftline`; `timeout=5` seconds without progress;
+            `metrics=http://host:9003` for `stat`.
 
     Raises:
         ConfigError: the URL makes no sense, or Mooncake cannot be loaded here.
@@ -61,7 +64,7 @@ def open_mooncake(url: str) -> MooncakeStore:
         prefix=parts.prefix(),
         master=f"{host}:{parts.port}",
         metadata=_server(parts, "metadata", f"http://{host}:8080/metadata"),
-        local=parts.text("local"),
+        local=_local(parts),
         protocol=_protocol(parts),
         devices=parts.text("devices"),
         segment_bytes=parts.bytes_("segment", 0),
@@ -82,6 +85,17 @@ def _server(parts: StoreUrl, name: str, default: str) -> str:
     )
     if not fine:
         raise ConfigError(f"'{parts.shown}': '{name}={text}' is not a URL", hint="write http://host:port/...")
+    return text
+
+
+def _local(parts: StoreUrl) -> str:
+    """This machine's name, without a port: Mooncake adds one, for every process needs a name of its own.
+
+    A second process under a name is refused, but the attempt strikes the first one off the metadata server.
+    """
+    text = parts.text("local")
+    if text.count(":") == 1 or "]:" in text:
+        raise ConfigError(f"'{parts.shown}': 'local={text}' has a port", hint="give the host alone")
     return text
 
 
@@ -112,6 +126,8 @@ class MooncakeStore:
         self._client = client
         self._options = options
         self._metrics = metrics
+        self._writes = threading.Condition()
+        self._under_way: set[Key] = set()
 
     def exists(self, keys: Sequence[Key]) -> list[bool]:
         """One question to the master. True may be wrong for 10 s after a holder died."""
@@ -129,7 +145,7 @@ class MooncakeStore:
         got = [0] * len(keys)
         with self._client.call() as native, staging.lane("read", self._options.timeout_s) as lane:
             start = lane.ctypes.data
-            for wave in staging.waves(sizes):
+            for wave in staging.waves(keys, sizes):
                 codes = native.batch_get_into(
                     [self._name(keys[i]) for i, _ in wave],
                     [start + offset for _, offset in wave],
@@ -142,13 +158,17 @@ class MooncakeStore:
         return got
 
     def put(self, keys: Sequence[Key], values: Sequence[Buffer]) -> list[bool]:
-        """Batched writes from registered memory. An object that is there already is kept as it is."""
+        """Batched writes from registered memory. An object that is there already is kept as it is.
+
+        One that another process is just writing counts as there.
+        """
         staging = self._client.staging
         flat = [_flat(value) for value in values]
         done = [False] * len(keys)
-        with self._client.call() as native, staging.lane("write", self._options.timeout_s) as lane:
+        limit_s = self._options.timeout_s
+        with self._client.call() as native, self._alone(keys), staging.lane("write", limit_s) as lane:
             start = lane.ctypes.data
-            for wave in staging.waves([data.nbytes for data in flat]):
+            for wave in staging.waves(keys, [data.nbytes for data in flat]):
                 for i, offset in wave:
                     lane[offset : offset + flat[i].nbytes] = flat[i]
                 codes = native.batch_put_from(
@@ -194,6 +214,27 @@ class MooncakeStore:
     def close(self) -> None:
         """Leaves the cluster; memory that was lent is taken back, with what lay in it."""
         self._client.close()
+
+    @contextmanager
+    def _alone(self, keys: Sequence[Key]) -> Iterator[None]:
+        """Waits until no other thread writes one of these.
+
+        The native client would call the second write of an object done while the first is still under way.
+        """
+        wanted = set(keys)
+        with self._writes:
+            free = self._writes.wait_for(
+                lambda: self._under_way.isdisjoint(wanted), timeout=self._options.timeout_s
+            )
+            if not free:
+                raise StoreError("timeout", f"'{self.url}': the same object is still being written")
+            self._under_way |= wanted
+        try:
+            yield
+        finally:
+            with self._writes:
+                self._under_way -= wanted
+                self._writes.notify_all()
 
     def _name(self, key: Key) -> str:
         return f"{self._options.prefix}/{key.hex()}"

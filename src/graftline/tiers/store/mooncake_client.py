@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graftline.errors import ConfigError
-from graftline.tiers.store.base import StoreError
+from graftline.tiers.store.base import Key, StoreError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class MooncakeOptions:
     metadata: str
     """URL of the metadata server, or `P2PHANDSHAKE`."""
     local: str
-    """This process for the others: host, or host:port."""
+    """This machine for the others; empty for its address towards the master."""
     protocol: str
     devices: str
     segment_bytes: int
@@ -107,17 +107,21 @@ class Staging:
         finally:
             self._free[direction].put(lane)
 
-    def waves(self, sizes: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
-        """(position, offset in the lane) of what goes by one call; sizes of 0 or beyond a lane stay out."""
+    def waves(self, keys: Sequence[Key], sizes: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
+        """(position, offset in the lane) of what goes by one call; sizes of 0 or beyond a lane stay out.
+
+        No key comes twice in a call: of two equal ones the native client would fill one buffer, and report both.
+        """
         wave: list[tuple[int, int]] = []
-        offset = 0
-        for i, size in enumerate(sizes):
+        offset, named = 0, set[Key]()
+        for i, (key, size) in enumerate(zip(keys, sizes, strict=True)):
             if not 0 < size <= self._lane_bytes:
                 continue
-            if offset + size > self._lane_bytes:
+            if offset + size > self._lane_bytes or key in named:
                 yield wave
-                wave, offset = [], 0
+                wave, offset, named = [], 0, set()
             wave.append((i, offset))
+            named.add(key)
             offset += ceil(size / _ALIGN_BYTES) * _ALIGN_BYTES
         if wave:
             yield wave
@@ -228,7 +232,7 @@ class Client:
             raise StoreError(
                 "refused",
                 f"'{options.shown}': the client could not be set up (code {code})",
-                hint="is 'local' this machine's name, not in use by another process, and 'metadata' right?",
+                hint="is 'local' this machine's name, 'metadata' right, and there memory for 'segment'?",
             )
         return native
 

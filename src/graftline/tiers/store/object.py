@@ -255,13 +255,12 @@ class ObjectStoreStore:
         answers, done = [failed] * count, 0
         faults: list[Exception] = []
         for i, task in enumerate(tasks):
-            if task.cancelled():
-                continue
             try:
                 answers[i] = task.result()
                 done += 1
             except CancelledError:
-                raise StoreError("closed", f"'{self.url}' was closed meanwhile") from None
+                if len(faults) < self._options.concurrency:
+                    raise StoreError("closed", f"'{self.url}' was closed meanwhile") from None
             except (BaseError, OSError) as error:
                 faults.append(error)
                 if len(faults) == self._options.concurrency:

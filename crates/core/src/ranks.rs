@@ -1,0 +1,135 @@
+//! Asking the policy: when a holding was used, when its sessions changed, when it is next to leave.
+//!
+//! Plain recency is not asked: nothing but the last tick is kept for it.
+
+use crate::node::NodeId;
+use crate::policy::Usage;
+use crate::tree::Tree;
+
+/// What is kept of a holding for a policy that asks for more than recency.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) usage: Usage,
+    /// A hint changed, the policy is to be asked again (rule P-3).
+    pub(crate) stale: bool,
+    /// `rerank` was asked since the last rank (rule P-4).
+    asked: bool,
+}
+
+impl Known {
+    fn nothing(component: usize) -> Self {
+        let usage = Usage { component: component as u32, ..Usage::default() };
+        Self { usage, stale: false, asked: false }
+    }
+}
+
+impl Tree {
+    /// Makes room for what is known of a new node.
+    pub(crate) fn know_node(&mut self, node: NodeId) {
+        let count = self.components.len();
+        while !self.policy_is_recency && self.known.len() < (node.index() + 1) * count {
+            self.known.push(Known::nothing(self.known.len() % count));
+        }
+    }
+
+    /// Forgets what was known of a node that is removed.
+    pub(crate) fn forget_usage(&mut self, node: NodeId) {
+        if !self.policy_is_recency {
+            for component in 0..self.components.len() {
+                *self.known_mut(node, component) = Known::nothing(component);
+            }
+        }
+    }
+
+    /// Tells the upper half of a split node what is known of the lower one.
+    pub(crate) fn copy_usage(&mut self, lower: NodeId, upper: NodeId) {
+        if !self.policy_is_recency {
+            for component in 0..self.components.len() {
+                *self.known_mut(upper, component) = *self.known_mut(lower, component);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn known_mut(&mut self, node: NodeId, component: usize) -> &mut Known {
+        &mut self.known[node.index() * self.components.len() + component]
+    }
+
+    #[inline]
+    pub(crate) fn known_of(&self, node: NodeId, component: usize) -> &Known {
+        &self.known[node.index() * self.components.len() + component]
+    }
+
+    /// Level and rank of a holding.
+    #[inline]
+    pub(crate) fn standing(&self, node: NodeId, component: usize) -> (u64, f64) {
+        if self.policy_is_recency {
+            return (0, self.holding(node, component).last_tick as f64);
+        }
+        let usage = &self.known_of(node, component).usage;
+        (usage.level, usage.rank)
+    }
+
+    /// Counts a use at the present tick.
+    #[inline]
+    pub(crate) fn count_use(&mut self, node: NodeId, component: usize) {
+        let (clock, now_s) = (self.clock, self.sessions.now_s);
+        self.holding_mut(node, component).last_tick = clock;
+        if self.policy_is_recency {
+            return;
+        }
+        let here = &self.nodes[node];
+        let (start_page, end_page, children) = (here.start, here.end(), here.children);
+        let usage = &mut self.known[node.index() * self.components.len() + component].usage;
+        let (gap_ticks, gap_s) = (clock - usage.last_tick, now_s - usage.last_s);
+        (usage.last_tick, usage.last_s) = (clock, now_s);
+        usage.uses = usage.uses.saturating_add(1);
+        (usage.start_page, usage.end_page, usage.children) = (start_page, end_page, children);
+        self.policy.touch(usage, gap_ticks, gap_s);
+        self.ask(node, component);
+    }
+
+    /// Asks for the level and the rank (rules P-2, P-3).
+    fn ask(&mut self, node: NodeId, component: usize) {
+        let sessions = self.sessions_of(node, component);
+        let known = &mut self.known[node.index() * self.components.len() + component];
+        known.usage.sessions = sessions;
+        known.usage.level = self.policy.level(&known.usage);
+        known.usage.rank = self.policy.rank(&known.usage);
+        (known.stale, known.asked) = (false, false);
+    }
+
+    /// Asks when the number of sessions or a hint changed since the policy was asked (rule P-3).
+    #[inline]
+    pub(crate) fn ask_again(&mut self, node: NodeId, component: usize) {
+        if !self.policy_is_recency && self.is_to_be_asked(node, component) {
+            self.ask(node, component);
+        }
+    }
+
+    /// Whether something changed for a holding since the policy was asked; never for one of nothing.
+    pub(crate) fn is_to_be_asked(&self, node: NodeId, component: usize) -> bool {
+        let known = self.known_of(node, component);
+        !self.holding(node, component).is_empty()
+            && (known.stale || self.sessions_of(node, component) != known.usage.sessions)
+    }
+
+    /// Asks once whether live values that are next to leave are worth more by now (rule P-4).
+    ///
+    /// The caller puts a holding that is spared back into the order.
+    pub(crate) fn is_spared(&mut self, node: NodeId, component: usize) -> bool {
+        if self.policy_is_recency {
+            return false;
+        }
+        let known = &mut self.known[node.index() * self.components.len() + component];
+        if std::mem::replace(&mut known.asked, true) {
+            return false;
+        }
+        let rank = self.policy.rerank(&known.usage, self.sessions.now_s, self.clock);
+        let is_more = rank > known.usage.rank;
+        if is_more {
+            known.usage.rank = rank;
+        }
+        is_more
+    }
+}
