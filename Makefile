@@ -10,7 +10,7 @@ OUT    ?= out
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: help install demo demo-real test check check-instructions format wheel-test bench bench-core bench-replay bench-rivals bench-serve clean
+.PHONY: help install demo demo-real test check check-instructions format wheel-test bench bench-checkpoints bench-core bench-replay bench-rivals bench-serve clean
 .DEFAULT_GOAL := help
 
 help:
@@ -75,6 +75,9 @@ bench-rivals: install
 # Hours, in one process; what is there is kept in out/replay, so it can be stopped. `--quick 500` for minutes.
 bench-replay: install
 	nice -n 10 $(BIN)/python -m bench.replay.bench_replay --out $(OUT) --docs docs/replay
+
+bench-checkpoints: install
+	nice -n 10 $(BIN)/python -m bench.replay.bench_checkpoints --out $(OUT) --docs docs/replay
 
 bench: install
 	$(BIN)/python -m bench.serve.conversation --breakdown --out $(OUT)

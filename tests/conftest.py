@@ -38,5 +38,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--core",
         choices=("share", "rust", "python", "both"),
         default="share",
-        help="tree core of the engine tests: all on one, all on both, or (share) all on rust and some on python",
+        help="tree core of the engine tests; share: all on rust, and some on python too",
     )

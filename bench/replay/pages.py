@@ -11,6 +11,7 @@ from bench.replay.cells import STATE_BYTES, TOKEN_BYTES, Row
 
 GAP_LEAST = 0.05
 """The goal speaks of gaps over five points."""
+LISTED_MAX = 10
 TIE = 0.0005
 """Rates closer than this count as equal."""
 
@@ -166,21 +167,31 @@ def verdict(rows: Sequence[Row]) -> str:
         key = (row.trace, row.composition, row.capacity)
         if key not in others or row.hit_rate > others[key].hit_rate:
             others[key] = row
-    losing, short = [], []
+    losing: list[tuple[float, str]] = []
+    short: list[tuple[float, str]] = []
     for row in (row for row in rows if row.policy == leader):
         first = others[row.trace, row.composition, row.capacity]
         where = f"{slug(row.trace)} `{row.composition}` {row.capacity:.0%}"
-        if first.hit_rate > row.hit_rate + TIE:
-            losing.append(f"{where} ({100 * (first.hit_rate - row.hit_rate):.1f} behind `{first.policy}`)")
+        behind = first.hit_rate - row.hit_rate
+        if behind > TIE:
+            losing.append((behind, f"{where} ({100 * behind:.1f} behind `{first.policy}`)"))
         if row.gap > GAP_LEAST and row.closed is not None and row.closed < 0.5:
-            short.append(f"{where} ({row.closed:.0%} of {100 * row.gap:.1f} points)")
-    text = f"Highest mean: `{leader}`."
-    text += (
-        f" Behind another policy at: {'; '.join(losing)}." if losing else " Nowhere behind another policy."
+            short.append((row.gap, f"{where} ({row.closed:.0%} of {100 * row.gap:.1f} points)"))
+    return "\n\n".join(
+        [
+            f"Highest mean: `{leader}`.",
+            worst_of(losing, "Behind another policy"),
+            worst_of(short, "Less than half of a gap over five points closed"),
+        ]
     )
-    if short:
-        text += f"\n\nLess than half of a gap over five points closed at: {'; '.join(short)}."
-    return text
+
+
+def worst_of(found: list[tuple[float, str]], what: str) -> str:
+    """How often, and the widest of them."""
+    if not found:
+        return f"{what}: nowhere."
+    widest = [text for _, text in sorted(found, reverse=True)[:LISTED_MAX]]
+    return f"{what} at {len(found)}; the widest: {'; '.join(widest)}."
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -46,6 +46,7 @@ class Machine(RuleBasedStateMachine):
     """Drives the harness; a subclass names the composition."""
 
     composition: Composition
+    harness_type: type[Harness] = Harness
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +62,7 @@ class Machine(RuleBasedStateMachine):
     @initialize(policy=picks)
     def start(self, policy: int) -> None:
         policies = self.composition.policies
-        self.harness = Harness(self.composition, policies[policy % len(policies)])
+        self.harness = self.harness_type(self.composition, policies[policy % len(policies)])
 
     # -- what is drawn ---------------------------------------------------------------------------------
 
@@ -91,7 +92,7 @@ class Machine(RuleBasedStateMachine):
     ) -> dict[str, list[Held]]:
         """For each component the pages of its mask; of a prefix-closed one also those that are new."""
         end = len(path) // self.page
-        known = self.harness.oracle.match(namespace, path).path_tokens // self.page
+        known = self.harness.first.match(namespace, path).path_tokens // self.page
         values = {}
         for index, (name, rule_) in enumerate(self.composition.rules.items()):
             mask = given[index]
@@ -130,7 +131,7 @@ class Machine(RuleBasedStateMachine):
         found, namespace, tokens = self.matches[-1 - pick % len(self.matches)]
         lease = self.harness.lease(found)
         if lease is not None:
-            boundary = lease.oracle.boundary_tokens
+            boundary = lease.first.boundary_tokens
             self.open.append(Open(lease, namespace, tokens[:boundary]))
 
     @rule(path=picks, keep=picks, other=st.booleans())
@@ -144,7 +145,7 @@ class Machine(RuleBasedStateMachine):
     def claim(self, pick: int, boundary: int, off: int) -> None:
         """Claims a place on the path of one of the last matches; what is held there is asked first (L-7)."""
         found, namespace, tokens = self.matches[-1 - pick % len(self.matches)]
-        pages = found.oracle.path_tokens // self.page
+        pages = found.first.path_tokens // self.page
         wanted = boundary % (pages + 1) * self.page
         if off == 7:
             wanted = pages * self.page + 1  # no place of the path
@@ -303,4 +304,4 @@ class Machine(RuleBasedStateMachine):
         while self.open:
             self.harness.release(self.open.pop().lease)
         self.harness.clear()
-        assert self.harness.oracle.dump() == ""
+        assert self.harness.first.dump() == ""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 
 import pytest
 
-from differential.compositions import COMPOSITIONS, Composition
+from differential.compositions import COMPOSITIONS, Composition, core_types
+from differential.harness import OPERATIONS, Harness, Pair
 from differential.machine import PAGES_MAX, Machine
 
 DEEP = os.environ.get("GRAFTLINE_PROFILE") == "deep"
 SEEDS, STEPS = (20, 2000) if DEEP else (1, 250)
-PAGES_MAX_HELD, LEASES_MAX = 40, 6  # the oracle is slow: beyond these something is evicted or released
+PAIRED = [composition for composition in COMPOSITIONS if not composition.own]
+PAIRED_OPERATIONS = 2_000_000 if DEEP else 200_000  # in all, at least
+OPERATIONS_A_TREE = 1000
 
 
-def step(machine: Machine, chance: random.Random) -> None:
-    """One operation; leases come and go at the same pace."""
+def step(machine: Machine, chance: random.Random, pages_max_held: int = 40, leases_max: int = 6) -> None:
+    """One operation, or two; leases come and go at the same pace, beyond the limits something must go."""
     pick, kinds = chance.randrange(32), chance.choices(range(3), k=chance.randint(0, 4))
     masks = [chance.randrange(2**PAGES_MAX) for _ in range(3)]
     flag, flags = chance.random() < 0.5, chance.random() < 0.1
@@ -38,9 +42,9 @@ def step(machine: Machine, chance: random.Random) -> None:
         machine.evict(chance.randrange(3), chance.randint(0, 4), False, chance.randrange(6))
     else:
         session_step(machine, chance)
-    while len(machine.open) > LEASES_MAX:
+    while len(machine.open) > leases_max:
         machine.release(chance.randrange(32))
-    if machine.harness.oracle.stats().path_pages > PAGES_MAX_HELD:
+    if machine.harness.first.stats().path_pages > pages_max_held:
         machine.evict(chance.randrange(3), chance.randint(5, 15), False, 5)
 
 
@@ -59,16 +63,46 @@ def session_step(machine: Machine, chance: random.Random) -> None:
         machine.set_time(chance.choice((-3.0, 0.25, 7.0, 30.0)))
 
 
-@pytest.mark.rule("D-1", "D-2", "L-5")
-@pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("composition", COMPOSITIONS, ids=lambda composition: composition.name)
-def test_a_long_walk_keeps_every_core_with_the_oracle(composition: Composition, seed: int) -> None:
+def started(composition: Composition, harness_type: type[Harness], policy: int) -> Machine:
+    """A machine at its start."""
+
     class MachineOfComposition(Machine):
         pass
 
     MachineOfComposition.composition = composition
-    machine, chance = MachineOfComposition(), random.Random(f"{composition.name} {seed}")
-    machine.start(chance.randrange(32))
+    MachineOfComposition.harness_type = harness_type
+    machine = MachineOfComposition()
+    machine.start(policy)
+    return machine
+
+
+@pytest.mark.rule("D-1", "D-2", "L-5")
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("composition", COMPOSITIONS, ids=lambda composition: composition.name)
+def test_a_long_walk_keeps_every_core_with_the_oracle(
+    composition: Composition, seed: int, record_property: Callable[[str, object], None]
+) -> None:
+    number = COMPOSITIONS.index(composition)
+    chance = random.Random(f"{composition.name} {seed}")
+    machine = started(composition, Harness, number + seed)
     for _ in range(STEPS):
         step(machine, chance)
     machine.teardown()
+    record_property(OPERATIONS, machine.harness.operations)
+
+
+@pytest.mark.skipif(len(core_types()) < 2, reason="the Rust core is not built")
+@pytest.mark.rule("D-1", "D-2", "P-5")
+@pytest.mark.parametrize("composition", PAIRED, ids=lambda composition: composition.name)
+def test_a_longer_walk_keeps_the_fast_core_with_the_readable_one(
+    composition: Composition, record_property: Callable[[str, object], None]
+) -> None:
+    """Without the oracle, which is slow: bigger trees, each order of eviction in turn."""
+    operations, policy, chance = 0, 0, random.Random(composition.name)
+    while operations * len(PAIRED) < PAIRED_OPERATIONS:
+        machine = started(composition, Pair, policy)
+        while machine.harness.operations < OPERATIONS_A_TREE:
+            step(machine, chance, pages_max_held=400, leases_max=20)
+        machine.teardown()
+        operations, policy = operations + machine.harness.operations, policy + 1
+    record_property(OPERATIONS, operations)

@@ -34,7 +34,7 @@ def core(request: pytest.FixtureRequest) -> Iterator[str]:
     engine_support.CORE = before
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # before the order is shuffled: the share is the same in every run
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--core") != "share":
         return

@@ -188,7 +188,8 @@ class Client:
 def serving(family: str, *, dtype: torch.dtype = torch.float32, **config: Any) -> Iterator[Client]:
     """An engine whose pools are full of NaN, so that anything read before it was written shows."""
     page_tokens = config.pop("page_tokens", 4)
-    settings = {"chunk_tokens": 16, "max_batched_tokens": 64, "max_running": 8, "slots": ROOMY, "core": CORE, **config}
+    config = {"core": CORE, **config}
+    settings = {"chunk_tokens": 16, "max_batched_tokens": 64, "max_running": 8, "slots": ROOMY, **config}
     model = build_model(family, dtype=dtype)
     engine = start_engine(model, EngineConfig(page_tokens=page_tokens, device="cpu", **settings))
     poison(engine._runner)

@@ -175,8 +175,12 @@ def test_a_policy_is_asked_once_more_before_something_leaves(own_sketch) -> None
     assert policy.asked == [5, 6, 7, 8, 9, 10]
     assert tree.evict("state", 1) == [1], "and is not asked again"
     assert len(policy.asked) == 6
+    tree.use("a")
+    tree.core.register(tree.core.open_session("one"), tree.core.claim(tree.find("c"), 1))
+    assert tree.evict("state", 3) == [3, 0], "the claim keeps c"
+    assert policy.asked[6:] == [11], "but after a use it is"
     tree.core.clear()
-    assert len(policy.asked) == 6
+    assert len(policy.asked) == 7
 
 
 @pytest.mark.rule("P-4", "E-2")

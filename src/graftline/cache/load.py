@@ -40,6 +40,11 @@ class Load:
         """How long the copy took; 0 before it has ended."""
         return self._copying.seconds if self.done else 0.0
 
+    @property
+    def protects(self) -> bool:
+        """Whether it still holds leases."""
+        return bool(self._leases)
+
     def start(self, source: Residency) -> bool:
         """Queues the copy; False when the copy thread takes no more."""
         assert self._arrival is not None

@@ -123,6 +123,7 @@ class LowerTiers:
         self._uses = UseCounts(config.write_uses)
         self._loads: list[Load] = []
         self._prefetches: list[Prefetch] = []
+        self._given: list[Load | Prefetch] = []
         self.shelf: Shelf | None = None
         if config.store is not None:
             self.attach(config.store)
@@ -143,6 +144,11 @@ class LowerTiers:
         writing = self.shelf is not None and self.shelf.writing
         return bool(self._backups.running or self._loads or self._prefetches or writing)
 
+    @property
+    def protecting(self) -> bool:
+        """Whether a load or a prefetch that was given out has ended and was not released yet."""
+        return any(given.protects for given in self._given)
+
     def kept(self, kept: Kept) -> None:
         """A request keeps a boundary on the device, or reuses one (rule H-5)."""
         if self.config.write_policy == "none":
@@ -161,6 +167,7 @@ class LowerTiers:
         load = begin_load(self.link, namespace, tokens, self.config.worth)
         if load is not None:
             self._loads.append(load)
+            self._given.append(load)
         return load
 
     def prefetch(self, namespace: Namespace, tokens: Tokens, limit_tokens: int) -> Prefetch | None:
@@ -177,6 +184,7 @@ class LowerTiers:
         if prefetch.done:
             return None
         self._prefetches.append(prefetch)
+        self._given.append(prefetch)
         return prefetch
 
     def attach(self, store: StoreConfig) -> None:
@@ -210,6 +218,7 @@ class LowerTiers:
             prefetch.step()
         self._loads = [load for load in self._loads if not load.done]
         self._prefetches = [prefetch for prefetch in self._prefetches if not prefetch.done]
+        self._given = [given for given in self._given if given.protects or not given.done]
         if self.shelf is not None:
             self.shelf.pump()
 

@@ -1,9 +1,9 @@
 """Which boundaries of a request get windows and checkpoints.
 
 A checkpoint is as large as thousands of cached tokens, so it matters which boundaries get one. Each kind
-serves someone else: `replay` an exact repeat, `end` a prompt that goes on where this one ended, `answer` the
-next turn of a conversation, `branch` the next prompt that leaves a shared path where this one did, `marks`
-whoever the caller knows of, and a grid anybody, at a price.
+serves someone else: `replay` an exact repeat, `end` whoever goes on where the prompt ended while its answer
+is still being computed, `answer` the next turn of a conversation, `branch` the next prompt that leaves a
+shared path where this one did, `marks` whoever the caller knows of, and a grid anybody, at a price.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Placement:
 
     Attributes:
         replay: the last boundary before the prompt's end.
-        end: the end of the prompt's last whole page.
-        answer: the end of the answer's last whole page.
+        end: the end of the prompt's last whole page, as soon as it is computed.
+        answer: the last whole page of prompt and answer, when the request ends.
         branch: where the prompt leaves a known path.
         marks: the last page boundary before each mark of the caller.
         grid_tokens: each multiple of so many tokens inside the prompt, rounded to pages; 0 for none.
@@ -48,9 +48,27 @@ class Placement:
         branch_tokens: int,
         marks: Sequence[int],
     ) -> tuple[int, ...]:
-        """Boundaries of a prompt at which its computation pauses, in tokens, ascending; may be empty."""
+        """Boundaries at which the prompt's computation pauses, in tokens, ascending; may be empty."""
+        wanted = self._kept(page_tokens, prompt_tokens, branch_tokens, marks)
+        if self.answer:
+            wanted.add(prompt_tokens // page_tokens * page_tokens)
+        return tuple(sorted(stop for stop in wanted if stop > reused_tokens))
+
+    def held_back(
+        self, page_tokens: int, prompt_tokens: int, branch_tokens: int, marks: Sequence[int]
+    ) -> int:
+        """The stop at which nothing is put into the tree: the request holds its state there by itself, until
+        one behind it takes its place or the request ends. 0 for none."""
         whole = prompt_tokens // page_tokens * page_tokens
-        wanted = set(range(0, whole + 1, self._grid(page_tokens))) if self.grid_tokens else set()
+        return 0 if whole in self._kept(page_tokens, prompt_tokens, branch_tokens, marks) else whole
+
+    def _kept(
+        self, page_tokens: int, prompt_tokens: int, branch_tokens: int, marks: Sequence[int]
+    ) -> set[int]:
+        """Boundaries that are put into the tree as soon as they are computed."""
+        whole = prompt_tokens // page_tokens * page_tokens
+        grid = self.grid_pages(page_tokens) * page_tokens
+        wanted = set(range(0, whole + 1, grid)) if grid else set()
         if self.replay:
             wanted.add((prompt_tokens - 1) // page_tokens * page_tokens)
         if self.end:
@@ -59,11 +77,11 @@ class Placement:
             wanted.add(branch_tokens)
         if self.marks:
             wanted |= {mark // page_tokens * page_tokens for mark in marks}
-        return tuple(sorted(stop for stop in wanted if stop > reused_tokens))
+        return wanted
 
-    def _grid(self, page_tokens: int) -> int:
-        """The grid in whole pages, at least one."""
-        return max(1, round(self.grid_tokens / page_tokens)) * page_tokens
+    def grid_pages(self, page_tokens: int) -> int:
+        """The grid in whole pages; 0 for none."""
+        return max(1, round(self.grid_tokens / page_tokens)) if self.grid_tokens else 0
 
 
 EVERYWHERE = Placement()

@@ -81,6 +81,11 @@ class Prefetch:
         """Whether nothing more will come."""
         return self.phase is Phase.DONE
 
+    @property
+    def protects(self) -> bool:
+        """Whether it still holds leases."""
+        return bool(self._leases)
+
     def wait(self) -> None:
         """Goes on until nothing more will come."""
         while not self.done:

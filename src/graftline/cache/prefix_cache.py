@@ -295,7 +295,7 @@ class PrefixCache:
 
     def check(self) -> None:
         """Checks the trees and that no slot is lost or owned twice (rule C-1); walks everything."""
-        moving = self.lower is not None and self.lower.busy
+        moving = self.lower is not None and (self.lower.busy or self.lower.protecting)
         self.device.check(idle=self.open_requests == 0 and not moving)
         if self.lower is not None:
             self.lower.host.check(idle=not moving)

@@ -184,10 +184,10 @@ class CachedRequest:
             raise ConfigError(f"token {to_tokens} is past the stop at {self.next_stop()}")
         self.computed_tokens = to_tokens
         if to_tokens % self._page == 0 and self.use_cache:
-            if to_tokens in self._stops:
+            if to_tokens in self._stops and to_tokens != self._held_back:
                 self._copy_states()
                 self._keep(to_tokens)
-            elif to_tokens > self.prompt_tokens and self._cache.placement.answer:
+            elif self._cache.placement.answer and to_tokens >= (self._held_back or self.prompt_tokens):
                 self._keep_states(to_tokens)
         self._leave_behind()
         self._cache.tell_watch(self._moment)
@@ -237,8 +237,9 @@ class CachedRequest:
 
     def _plan_stops(self, prompt_tokens: int, marks: Sequence[int]) -> tuple[int, ...]:
         """Boundaries at which the prompt's computation pauses (rule C-5), ascending; may be empty."""
-        placement = self._cache.placement
-        return placement.stops(self._page, prompt_tokens, self.reused_tokens, self.match.branch_tokens, marks)
+        placement, page, branch = self._cache.placement, self._page, self.match.branch_tokens
+        self._held_back = placement.held_back(page, prompt_tokens, branch, marks)
+        return placement.stops(page, prompt_tokens, self.reused_tokens, branch, marks)
 
     def _restore(self) -> None:
         """Takes over the leased pages and copies the leased states (rule C-3)."""

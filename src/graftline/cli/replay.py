@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from graftline.cache.placement import parse_placement
 from graftline.cache.sessions import SessionLimits
 from graftline.cli.options import Json, Slots
 from graftline.cli.output import data, note
@@ -56,6 +57,8 @@ class Cached:
     """Whether the cache is told which session a request belongs to, where the trace names it."""
     session_ttl: float = SessionLimits().ttl_s
     """Seconds after which an idle session is closed, by the trace's arrival times."""
+    checkpoints: str = "replay,end,answer,branch"
+    """Which boundaries get windows and states: replay, end, answer, branch and grid:TOKENS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ def _plan(text: str, cached: Cached, pace: Pace) -> SweepPlan:
         with_optimum=cached.optimum,
         sessions=cached.sessions,
         session_ttl_s=cached.session_ttl,
+        placement=parse_placement(cached.checkpoints),
     )
 
 

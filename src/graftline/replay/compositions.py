@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from graftline.cache.placement import Placement
 from graftline.components import Checkpoint, Chunk, Full, ReuseRule, Window
 from graftline.errors import ConfigError
 from graftline.replay.tokens import KEY_TOKENS
@@ -92,6 +93,12 @@ class ScaledRule(ReuseRule):
 def window_pages(rule: Window, page_tokens: int) -> int:
     """Pages that a boundary far enough from the start needs: `first_page(b) = max(0, b - pages)`."""
     return -(-rule.lookback_tokens // page_tokens)
+
+
+def scaled_placement(placement: Placement, page_tokens: int) -> Placement:
+    """The placement that keeps the same pages where a page has `KEY_TOKENS` tokens."""
+    pages = placement.grid_pages(page_tokens)
+    return replace(placement, grid_tokens=pages * KEY_TOKENS)
 
 
 def scaled(rule: ReuseRule, page_tokens: int) -> ReuseRule:

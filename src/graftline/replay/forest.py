@@ -131,14 +131,13 @@ class Forest:
             done += common
         return run
 
-    def runs(self, path: Ids) -> list[int]:
-        """The runs of a path that was added before, root left out."""
-        found, run, done = [], 0, 0
-        while done < len(path):
-            run = self.children[run][int(path[done])]
+    def path(self, run: int) -> list[int]:
+        """The runs from the root down to one of them, root left out."""
+        found = []
+        while run:
             found.append(run)
-            done = self.end[run]
-        return found
+            run = self.parent[run]
+        return found[::-1]
 
     def _append(self, parent: int, ids: Ids) -> int:
         run = len(self.start)
@@ -202,14 +201,17 @@ class Step:
 
 
 def passages(trace: Iterable[PagedRequest]) -> Passages:
-    """Of requests one at a time. Goes through the trace twice. Memory: O(passages)."""
+    """Of requests one at a time. Goes through the trace once. Memory: O(passages)."""
     forest = Forest()
+    ends, limits, occupied, tokens = array("q"), array("q"), array("q"), array("q")
     for paged in trace:
-        plant(forest, paged)
+        ends.append(plant(forest, paged).path_end)
+        limits.append(paged.limit_pages)
+        occupied.append(paged.occupied_pages)
+        tokens.append(paged.request.prompt_tokens)
     recorder = Recorder(forest)
-    for paged in trace:
-        tokens = paged.request.prompt_tokens
-        recorder.note(forest.runs(whole_path(paged)), paged.limit_pages, paged.occupied_pages, tokens)
+    for end, limit, own, count in zip(ends, limits, occupied, tokens, strict=True):
+        recorder.note(forest.path(end), limit, own, count)
     return recorder.passages()
 
 
@@ -220,27 +222,29 @@ def overlapping_passages(steps: Sequence[Step]) -> Passages:
     meanwhile is left out, so what looks ahead over these passages gives bounds, not what can be reached.
     """
     forest = Forest()
-    for step in steps:
-        plant(forest, step.paged)
+    planted = [plant(forest, step.paged) for step in steps]
     recorder = Recorder(forest)
-    for step in steps:
-        paged, prompt_pages = step.paged, len(step.paged.pages)
+    for step, ends in zip(steps, planted, strict=True):
+        paged = step.paged
         if step.is_answer:
-            runs = [run for run in forest.runs(whole_path(paged)) if forest.start[run] >= prompt_pages]
-            recorder.note(runs, 0, len(paged.answer), 0)
+            behind = len(forest.path(ends.prompt_end))
+            recorder.note(forest.path(ends.path_end)[behind:], 0, len(paged.answer), 0)
         else:
             tokens = paged.request.prompt_tokens
-            recorder.note(forest.runs(paged.pages), paged.limit_pages, paged.prompt_slots, tokens)
+            recorder.note(forest.path(ends.prompt_end), paged.limit_pages, paged.prompt_slots, tokens)
     return recorder.passages()
 
 
-def plant(forest: Forest, paged: PagedRequest) -> None:
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The runs at whose ends a request's prompt and its whole path end; they keep their numbers in splits."""
+
+    prompt_end: int
+    path_end: int
+
+
+def plant(forest: Forest, paged: PagedRequest) -> Ends:
     """Puts a request's path into the forest, with runs ending at its limit and at its prompt's end."""
     at_limit = forest.add(paged.pages[: paged.limit_pages])
     at_end = forest.add(paged.pages[paged.limit_pages :], at_limit)
-    forest.add(paged.answer, at_end)
-
-
-def whole_path(paged: PagedRequest) -> Ids:
-    """Prompt and answer."""
-    return np.concatenate([paged.pages, paged.answer]) if len(paged.answer) else paged.pages
+    return Ends(at_end, forest.add(paged.answer, at_end))

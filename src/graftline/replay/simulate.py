@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from graftline.cache import CachedRequest, PrefixCache
+from graftline.cache.placement import EVERYWHERE, Placement
 from graftline.cache.sessions import Session, SessionLimits
 from graftline.components import Chunk, ComponentSpec, Window
 from graftline.errors import CapacityError, ConfigError
 from graftline.plan import Match
 from graftline.policies import Lru, make_policy
-from graftline.replay.compositions import Composition, scaled, window_pages
+from graftline.replay.compositions import Composition, scaled, scaled_placement, window_pages
 from graftline.replay.cost import CostModel
 from graftline.replay.tally import PoolFigures, RunFigures, Tally
 from graftline.replay.tokens import KEY_TOKENS, PagedRequest, answer_key, prompt_key
@@ -55,6 +56,7 @@ class Setup:
         slot_bytes: bytes of a slot, by component; for orders of eviction that weigh bytes.
         sessions: whether the cache is told of the sessions that the trace names.
         session_ttl_s: how long an idle session stays open, by the trace's arrival times.
+        placement: which boundaries get windows and checkpoints.
     """
 
     composition: Composition
@@ -67,6 +69,7 @@ class Setup:
     slot_bytes: Mapping[str, int] = field(default_factory=dict)
     sessions: bool = True
     session_ttl_s: float = SessionLimits().ttl_s
+    placement: Placement = EVERYWHERE
 
     def __post_init__(self) -> None:
         make_policy(self.policy)
@@ -137,6 +140,7 @@ class Replayer:
             record_events=record_events,
             sessions=SessionLimits(ttl_s=setup.session_ttl_s),
         )
+        self.cache.placement = scaled_placement(setup.placement, setup.page_tokens)
         self.tally = Tally(setup.page_tokens, KEY_TOKENS)
         self._closed_slots = min((spec.slots for spec in specs if spec.rule.prefix_closed), default=None)
         # Whether a prompt is computed in chunks shows in the pools only where something is left behind.

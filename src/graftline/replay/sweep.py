@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import TypeAlias
 
+from graftline.cache.placement import EVERYWHERE, Placement
 from graftline.cache.sessions import SessionLimits
 from graftline.errors import ConfigError
 from graftline.policies import Lru
@@ -53,6 +54,7 @@ class SweepPlan:
         with_optimum: whether the optimum is asked for.
         sessions: whether the cache is told of the sessions that the trace names.
         session_ttl_s: how long an idle session stays open.
+        placement: which boundaries get windows and checkpoints.
     """
 
     composition: Composition
@@ -67,6 +69,7 @@ class SweepPlan:
     with_optimum: bool = True
     sessions: bool = True
     session_ttl_s: float = SessionLimits().ttl_s
+    placement: Placement = EVERYWHERE
 
     def __post_init__(self) -> None:
         names = {name for name, _ in self.composition.rules}
@@ -92,6 +95,7 @@ class SweepPlan:
             self.chunk_tokens,
             sessions=self.sessions,
             session_ttl_s=self.session_ttl_s,
+            placement=self.placement,
         )
 
 
@@ -229,7 +233,8 @@ def endless_slots(plan: SweepPlan, ahead: Passages, page_tokens: int) -> dict[st
     """Slots that can never run out: every page of the trace, and what one request has besides."""
     pages = ahead.pages + 2 * int(ahead.occupied_pages.max()) + 2
     least = least_slots(plan.composition, page_tokens, plan.chunk_tokens)
-    states = min(pages, 6 * ahead.requests) + 4  # at most five stops a request, and the live state
+    stops = pages if plan.placement.grid_tokens else 6 * ahead.requests  # else at most five a request
+    states = min(pages, stops) + 4
     return {
         name: max(least[name], states if rule.holds_state else pages) for name, rule in plan.composition.rules
     }

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -85,57 +89,97 @@ class TestTwoReplicas(StoreConformance):
         store.close()
 
 
-CLIENT = """
+HEAD = """
 import sys
+from graftline.tiers.store.base import StoreError
 from graftline.tiers.store.mooncake import open_mooncake
 from tiers.store.conformance import content, key, read
-url, own, other = sys.argv[1:]
-store = open_mooncake(url)
-keys = [key((own, i)) for i in range(20)]
-assert store.put(keys, [content((own, i), 300_000) for i in range(20)]) == [True] * 20
-print("written", flush=True)
+
+def told(what):
+    print(what, flush=True)
+
+store = open_mooncake(sys.argv[1])
+keys, values = [key(i) for i in range(24)], [content(i, 200_000) for i in range(24)]
+"""
+EXCHANGES = """
+own, other = sys.argv[2:]
+keys, values = [key((own, i)) for i in range(20)], [content((own, i), 300_000) for i in range(20)]
+assert store.put(keys, values) == [True] * 20
+told("written")
 sys.stdin.readline()
 theirs = [key((other, i)) for i in range(20)]
 assert store.exists(theirs) == [True] * 20
 assert read(store, theirs, 300_000) == [content((other, i), 300_000) for i in range(20)]
-print("read", flush=True)
+told("read")
 sys.stdin.readline()
 store.close()
 """
+HANGS = """
+def count():
+    got = read(store, keys, 200_000)
+    assert all(data in (b"", value) for data, value in zip(got, values)), "wrong bytes"
+    return sum(1 for data in got if data)
+
+assert store.put(keys, values) == [True] * 24
+told("written")
+sys.stdin.readline()
+told(count())
+sys.stdin.readline()
+count()
+told("right")
+store.close()
+"""
+CLOSES = """
+from graftline.tiers.store.mooncake_client import _LEFT_OPEN
+
+def reason():
+    try:
+        return store.exists(keys)
+    except StoreError as error:
+        return error.reason
+
+assert store.put(keys, values) == [True] * 24
+told("written")
+sys.stdin.readline()
+first = reason()
+store.close()
+told(f"{first} {reason()} {len(_LEFT_OPEN) == 1}")
+"""
+
+
+@contextmanager
+def talking_to(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A client in a process of its own; it ends with the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HEAD + script, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def answer_of(process: subprocess.Popen[str], word: str = "") -> str:
+    """What it says next, after a word to it."""
+    if word:
+        process.stdin.write(f"{word}\n")
+        process.stdin.flush()
+    return process.stdout.readline().strip()
 
 
 def test_two_processes_exchange_objects(mooncake):
     """Neither lends memory: what one wrote the other reads from the storage nodes."""
     url = mooncake.url(prefix="exchange")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", CLIENT, url, own, other],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**_environment()},
-            text=True,
-        )
-        for own, other in (("a", "b"), ("b", "a"))
-    ]
-    try:
-        for word in ("written", "read"):
-            for process in processes:
-                assert process.stdout.readline().strip() == word
-            for process in processes:
-                process.stdin.write("go\n")
-                process.stdin.flush()
-        assert [process.wait(60) for process in processes] == [0, 0]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-def _environment() -> dict[str, str]:
-    import os  # noqa: PLC0415
-    from pathlib import Path  # noqa: PLC0415
-
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with talking_to(EXCHANGES, url, "a", "b") as one, talking_to(EXCHANGES, url, "b", "a") as two:
+        assert [answer_of(process) for process in (one, two)] == ["written"] * 2
+        assert [answer_of(process, "go") for process in (one, two)] == ["read"] * 2
+        assert [process.communicate("go\n", 60)[0] for process in (one, two)] == ["", ""]
+        assert [process.returncode for process in (one, two)] == [0, 0]
 
 
 def test_a_process_can_lend_its_own_memory(own_mooncake, opened):
@@ -221,42 +265,24 @@ def test_a_holder_hangs(own_mooncake):
     """
     own_mooncake.up()
     url = own_mooncake.url(timeout=1)
-    script = """
-import sys
-from graftline.tiers.store.mooncake import open_mooncake
-from tiers.store.conformance import content, key, read
-store = open_mooncake(sys.argv[1])
-keys, values = [key(i) for i in range(24)], [content(i, 200_000) for i in range(24)]
-assert store.put(keys, values) == [True] * 24
-print("written", flush=True)
-sys.stdin.readline()
-got = read(store, keys, 200_000)
-assert all(data in (b"", value) for data, value in zip(got, values)), "wrong bytes"
-print(sum(1 for data in got if data), flush=True)
-sys.stdin.readline()
-got = read(store, keys, 200_000)
-assert all(data in (b"", value) for data, value in zip(got, values)), "wrong bytes"
-store.close()
-"""
-    with subprocess.Popen(
-        [sys.executable, "-c", script, url],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=_environment(),
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout.readline().strip() == "written"
-            own_mooncake.nodes[0].freeze()
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            assert int(process.stdout.readline()) < 24
-            own_mooncake.nodes[0].thaw()
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            assert process.wait(60) == 0
-        finally:
-            process.kill()
+    with talking_to(HANGS, url) as process:
+        assert answer_of(process) == "written"
+        own_mooncake.nodes[0].freeze()
+        assert int(answer_of(process, "go")) < 24
+        own_mooncake.nodes[0].thaw()
+        assert answer_of(process, "go") == "right"
+        assert process.wait(60) == 0
+
+
+@pytest.mark.rule("B-25")
+def test_closing_while_the_master_is_frozen(own_mooncake):
+    """The native client would hold up every thread; it is left open, and the process ends well."""
+    with talking_to(CLOSES, own_mooncake.up().url(timeout=1)) as process:
+        assert answer_of(process) == "written"
+        own_mooncake.master.freeze()
+        assert answer_of(process, "go") == "timeout closed True"
+        own_mooncake.master.thaw()
+        assert process.wait(60) == 0
 
 
 @pytest.mark.rule("B-20")

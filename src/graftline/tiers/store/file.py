@@ -117,12 +117,13 @@ class FileStore:
     def stat(self) -> StoreStat:
         """Sizes by the shared count. Cost: looks at every object where nobody has counted yet."""
         self._check_open()
-        used = self._usage.read()
-        if used is None:
-            with suppress(OSError):
-                self._room.count()
-            used = self._usage.read() or self._room.look()
-        return StoreStat(max(0, used.objects), max(0, used.stored_bytes), self._capacity_bytes)
+        with self._faults():
+            used = self._usage.read()
+            if used is None:
+                with suppress(OSError):
+                    self._room.count()
+                used = self._usage.read() or self._room.look()
+            return StoreStat(max(0, used.objects), max(0, used.stored_bytes), self._capacity_bytes)
 
     def close(self) -> None:
         """Lets go of files and of the temporary names."""

@@ -36,6 +36,7 @@ class Usage:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = -1
+        self._can_write = False
         self._inode = 0
         self._offset = 0
         self._bytes = 0
@@ -50,7 +51,7 @@ class Usage:
     def add(self, stored_bytes: int, objects: int) -> bool:
         """Appends a change; False when nobody has counted yet."""
         with self._lock:
-            if not self._open():
+            if not self._open(writing=True):
                 return False
             os.write(self._fd, _CHANGE.pack(stored_bytes, objects))
             return True
@@ -103,23 +104,18 @@ class Usage:
             self._offset += whole
         return Used(self._bytes, self._objects)
 
-    def _open(self) -> bool:
-        """Follows the file when another process has started it again."""
+    def _open(self, *, writing: bool = False) -> bool:
+        """Follows the file when another process has started it again; False when there is none."""
         try:
             inode = os.stat(self._path).st_ino
-        except OSError:
+            if self._fd >= 0 and inode == self._inode and (self._can_write or not writing):
+                return True
+            self._close()
+            self._can_write = writing or os.access(self._path, os.W_OK)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND if self._can_write else os.O_RDONLY)
+        except FileNotFoundError:
             self._close()
             return False
-        if self._fd >= 0 and inode == self._inode:
-            return True
-        self._close()
-        try:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND)
-        except OSError:
-            try:
-                self._fd = os.open(self._path, os.O_RDONLY)
-            except OSError:
-                return False
         self._inode = os.fstat(self._fd).st_ino
         self._offset = self._bytes = self._objects = 0
         return True

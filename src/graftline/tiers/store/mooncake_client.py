@@ -110,7 +110,7 @@ class Staging:
     def waves(self, keys: Sequence[Key], sizes: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
         """(position, offset in the lane) of what goes by one call; sizes of 0 or beyond a lane stay out.
 
-        No key comes twice in a call: of two equal ones the native client would fill one buffer, and report both.
+        No key comes twice in a call: of two equal ones the native client fills one buffer, and reports both.
         """
         wave: list[tuple[int, int]] = []
         offset, named = 0, set[Key]()
@@ -182,7 +182,8 @@ class Client:
     def close(self) -> None:
         """Closes the native client when no call is under way any more.
 
-        One that hangs for longer than its time limits is left alone, open: closing would end the process.
+        It is left open if a call hangs for longer than its time limits, for closing would end the process
+        then; or if the master is frozen, for closing would stop every thread until it goes on.
         """
         with self._state:
             if self._closed:
@@ -191,13 +192,23 @@ class Client:
             idle = self._state.wait_for(lambda: self._calls == 0, timeout=4 * self._options.timeout_s)
         if self._native is None:
             return
-        if not idle:
-            logger.warning("'%s' is left open: a call of it does not end", self._options.shown)
+        if not idle or self._frozen():
+            why = "the master is frozen" if idle else "a call of it does not end"
+            logger.warning("'%s' is left open: %s", self._options.shown, why)
             _LEFT_OPEN.append((self._native, self.staging))
             return
         self._native.unregister_buffer(self.staging.array.ctypes.data)
         self._native.close()
         self._native = None
+
+    def _frozen(self) -> bool:
+        """Whether the master takes connections and does not answer."""
+        try:
+            if self._suspect and self._options.metadata.startswith("http"):
+                _ask(f"{self._options.metadata}?key=graftline", self._options)
+        except StoreError as error:
+            return error.reason == "timeout"
+        return False
 
     def _opened(self) -> Any:
         """The native client, set up if it is not yet."""
