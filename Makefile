@@ -87,6 +87,7 @@ bench: install
 bench-serve: install
 	$(BIN)/python -m bench.serve.conversation --preset demo --out $(OUT)
 	$(BIN)/python -m bench.serve.branch --preset demo --page-sizes 16 --out $(OUT)
+	$(BIN)/python -m bench.serve.tiers --preset demo --agents 6 --turns 12 --last-tokens 1200 --out $(OUT)
 
 clean:
 	rm -rf $(VENV) $(OUT) build target src/graftline/_core.abi3.so dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

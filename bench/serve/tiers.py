@@ -1,8 +1,8 @@
 """Agents whose histories do not fit on the device: with the device alone, with host memory, with a store.
 
 Each agent's prompts grow as in a recorded trajectory of a coding agent, scaled down; the agents take turns,
-in another order each round. That is the worst case for a small cache: when an agent comes back, all others have
-been there. The device's pools hold a quarter of the working set, the host's half of it, the store all.
+in another order each round. That is the worst case for a small cache: when an agent comes back, all others
+have been there. The device's pools hold a quarter of the working set, the host's half of it, the store all.
 
 Prompts are token ids; one token is generated. The same requests are sent to three servers, one after another:
 L1, L1+L2, L1+L2+L3. Told are the hit rate, the time to the first token, and the effective input tokens a
@@ -291,7 +291,8 @@ def limit_line(runs: Sequence[Run], ceiling: float) -> str:
     most = 1 / ((1 - ceiling) + ceiling * load_us / prefill_us)
     return (
         f"limit: computing takes {prefill_us:,.0f} us a token, bringing one up from the store"
-        f" {load_us:,.1f} us; with {ceiling:.1%} reused no tier is more than {most:,.1f} times as fast as computing everything"
+        f" {load_us:,.1f} us; with {ceiling:.1%} reused no tier is more than {most:,.1f} times as fast as"
+        f" computing everything"
     )
 
 

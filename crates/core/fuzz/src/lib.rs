@@ -5,6 +5,7 @@ mod grow;
 mod model;
 mod player;
 mod stale;
+mod talk;
 
 use bytes::Bytes;
 use player::Player;

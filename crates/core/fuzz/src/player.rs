@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use graftline_core::policy::Lru;
+use graftline_core::policy::make_policy;
 use graftline_core::{
     Component, EventKind, Handle, KnownPath, Lease, Match, Namespace, Piece, Reason, Rule, Settings, Tier,
     Tree,
@@ -10,13 +10,17 @@ use graftline_core::{
 
 use crate::bytes::Bytes;
 use crate::model::{Leased, Model, Path, pages};
+use crate::talk::{SESSIONS_MAX, TTL_S, Talk};
 
 const PATH_PAGES_MAX: usize = 9;
 const KEPT_MAX: usize = 8;
+const POLICIES: [&str; 8] = ["lru", "lfu", "lfu(3)", "slru", "slru(2)", "priority", "cost", "session"];
+const BASES: [&str; 4] = ["session(lfu(3))", "session(slru)", "session(priority)", "session(cost)"];
 
 pub(crate) struct Player {
     pub(crate) tree: Tree,
     pub(crate) model: Model,
+    pub(crate) talk: Talk,
     pub(crate) next_slot: i32,
     /// Handles of leases that were released, and matches of any age.
     pub(crate) released: Vec<Handle>,
@@ -31,11 +35,19 @@ impl Player {
         let page_tokens = [1, 2, 3, 5][bytes.below(4)];
         let component = |(index, &rule): (usize, &Rule)| Component { name: format!("c{index}"), rule };
         let components = rules.iter().enumerate().map(component).collect();
-        let settings =
-            Settings { page_tokens, policy: Box::new(Lru), record_events: true, tier: Tier::Device };
+        let names: Vec<&str> = POLICIES.into_iter().chain(BASES).collect();
+        let settings = Settings {
+            page_tokens,
+            policy: make_policy(names[bytes.below(names.len())]).expect("a known policy"),
+            record_events: true,
+            tier: Tier::Device,
+            session_ttl_s: TTL_S,
+            max_sessions: SESSIONS_MAX,
+        };
         Self {
             tree: Tree::new(components, settings).expect("good settings"),
             model: Model::new(rules, page_tokens),
+            talk: Talk::default(),
             next_slot: 0,
             released: Vec::new(),
             matches: Vec::new(),
@@ -44,7 +56,7 @@ impl Player {
     }
 
     pub(crate) fn step(&mut self, bytes: &mut Bytes) {
-        match bytes.below(16) {
+        match bytes.below(20) {
             0..=2 => self.lease(bytes),
             3..=6 => self.insert(bytes),
             7 | 8 => self.release(bytes),
@@ -52,6 +64,7 @@ impl Player {
             10..=12 => self.evict(bytes),
             13 => self.claim(bytes),
             14 => self.misuse(bytes),
+            15..=18 => self.talk(bytes),
             _ => self.seldom(bytes),
         }
     }

@@ -256,7 +256,7 @@ class GuardedStore:
     def _answered(self, trial: bool) -> None:
         self._counts.short_timeouts = 0
         if self._breaker.succeeded(trial):
-            logger.warning("store '%s' answers again", self.url)
+            logger.info("store '%s' answers again", self.url)
 
     def _failed(self, operation: str, error: StoreError, reason: str = "") -> StoreError:
         """Counts the error and gives it back."""
