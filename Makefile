@@ -10,7 +10,7 @@ OUT    ?= out
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: help install demo demo-real test check check-instructions format wheel-test bench bench-checkpoints bench-core bench-replay bench-rivals bench-serve clean
+.PHONY: help install demo demo-real test check check-instructions fuzz-smoke format wheel-test bench bench-checkpoints bench-core bench-replay bench-rivals bench-serve clean
 .DEFAULT_GOAL := help
 
 help:
@@ -64,6 +64,10 @@ wheel-test: install
 # `python -m bench.core.instructions --renew` writes anew; needs valgrind.
 check-instructions: install
 	$(BIN)/python -m bench.core.instructions --check
+
+# Random operations on the Rust core beside a model; crates/core/fuzz/README.md tells how to fuzz it.
+fuzz-smoke:
+	cargo test --quiet --release --no-default-features --manifest-path crates/core/fuzz/Cargo.toml
 
 bench-core: install
 	$(BIN)/python -m bench.core.bench_core --json $(OUT)/bench_core.json

@@ -11,6 +11,7 @@ from graftline.cache import PrefixCache
 from graftline.cache.request import RequestEndedError
 from graftline.components import Checkpoint, ComponentSpec, Full, Window
 from graftline.errors import CapacityError, ConfigError, IntegrityError
+from graftline.key import Namespace
 from spec.cache_support import COMPOSITIONS, INSTALLED, Fault, Model
 
 PROMPT = list(range(100, 141))  # 41 tokens: 10 whole pages of 4, and one token
@@ -351,7 +352,7 @@ def test_allocating_too_much_evicts_all_and_takes_nothing() -> None:
     model = Model("full", slots=12)
     model.run(PROMPT)
     with pytest.raises(CapacityError) as caught:
-        model.cache.allocate("full", 13)
+        model.cache.allocate("full", 13, Namespace())
     assert (caught.value.component, caught.value.wanted_slots, caught.value.free_slots) == ("full", 13, 12)
     model.assert_idle_and_whole()
 

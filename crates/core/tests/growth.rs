@@ -59,14 +59,16 @@ fn visit(tree: &mut Tree, number: u32) {
     }
 }
 
+/// Lets sessions come and go, the last ones until they are closed; returns the bytes in use then.
 fn visits(tree: &mut Tree, numbers: std::ops::Range<u32>) -> i64 {
+    let end = f64::from(numbers.end);
     for number in numbers {
         visit(tree, number);
         if number.is_multiple_of(100) {
             tree.set_time(f64::from(number)).expect("a finite time");
         }
     }
-    tree.set_time(1e9).expect("a finite time");
+    tree.set_time(end + 61.0).expect("a finite time");
     assert_eq!(tree.stats().sessions, 0);
     assert!(!tree.dump().contains("references"));
     tree.clear();
@@ -77,12 +79,13 @@ fn visits(tree: &mut Tree, numbers: std::ops::Range<u32>) -> i64 {
 /// One test, so that nothing else allocates beside it.
 #[test]
 fn a_hundred_thousand_sessions_leave_nothing_behind() {
-    for policy in ["lru", "session(lfu)", "cost"] {
+    for policy in ["lru", "session(cost)"] {
         let mut tree = tree(policy);
         visits(&mut tree, 0..2_000);
-        let before = visits(&mut tree, 0..2_000);
-        let after = visits(&mut tree, 2_000..102_000);
-        assert!(after - before < 4_096, "{policy}: {} bytes stayed", after - before);
+        let before = visits(&mut tree, 2_000..4_000);
+        let after = visits(&mut tree, 4_000..104_000);
+        // what a peak made the tree's own vectors larger by; a byte a session would be too much
+        assert!(after - before < 25_000, "{policy}: {} bytes stayed", after - before);
         tree.check().expect("no contradiction");
     }
 }

@@ -36,6 +36,8 @@ class PrefixCache:
 
     Attributes:
         placement: which boundaries get windows and checkpoints (rule C-5); set it before the first request.
+        namespace_share: most of each device pool that values of one namespace may keep (rule C-12); what
+            running requests hold is never cut.
         watch: remembers what became of pages; None unless `start_watch` was called.
 
     Args:
@@ -90,6 +92,7 @@ class PrefixCache:
         self.page_tokens = page_tokens
         self.watch: Watch | None = None
         self.placement: Placement = EVERYWHERE
+        self.namespace_share = 1.0
         self.skipped_checkpoints = 0
         self.open_requests = 0
         self._requests = itertools.count(1)
@@ -151,11 +154,7 @@ class PrefixCache:
         for mark in marks:
             if not 0 <= mark <= len(key):
                 raise ConfigError(f"mark {mark} is outside the prompt of {len(key)} tokens")
-        opened = (
-            None
-            if session is None or not hasattr(self.core, "open_session")
-            else OpenSession(self._levels, session)
-        )
+        opened = None if session is None else OpenSession(self._levels, session)
         number = next(self._requests)
         moment = Moment(label or str(number), number, session.name if session else "", self._now_s)
         return CachedRequest(self, moment, key, namespace or Namespace(), use_cache, marks, opened)
@@ -180,9 +179,7 @@ class PrefixCache:
     def set_time(self, now_s: float) -> tuple[str, ...]:
         """Tells the time, which never goes back; closes idle sessions and returns their names (rule S-2)."""
         self._now_s = max(self._now_s, now_s)
-        closed = [
-            level.core.set_time(now_s) for level in self._levels if hasattr(level.core, "set_time")
-        ] or [()]  # TEMP
+        closed = [level.core.set_time(now_s) for level in self._levels]
         return closed[0]
 
     def close_session(self, name: str) -> bool:
@@ -250,14 +247,16 @@ class PrefixCache:
         if self.lower is not None:
             self.lower.close()
 
-    def allocate(self, component: str, count: int) -> Slots:
-        """Takes slots for a request, evicting what must go.
+    def allocate(self, component: str, count: int, namespace: Namespace) -> Slots:
+        """Takes slots for a request of a namespace, evicting what must go.
 
         What is being copied down cannot go; when it stands in the way, its copy is waited for.
 
         Raises:
             CapacityError: not enough slots are free or evictable; nothing was taken.
         """
+        if self.namespace_share < 1.0:
+            self._keep_to_share(component, count, namespace)
         if self.lower is not None and self.device.ledgers[component].free < count:
             self.lower.make_room()
         try:
@@ -266,6 +265,13 @@ class PrefixCache:
             if self.lower is None or not self.lower.await_backups():
                 raise
             return self.device.allocate(component, count)
+
+    def _keep_to_share(self, component: str, count: int, namespace: Namespace) -> None:
+        """A namespace that would keep more than its share gives of its own first (rule C-12)."""
+        most = int(self.namespace_share * self.device.ledgers[component].capacity)
+        over = self.core.held_pages(component, namespace) + count - most
+        if over > 0:
+            self.settle(self.core.evict(component, over, namespace))
 
     def settle(self, freed: Freed) -> None:
         """Books slots that the device's tree let go."""

@@ -165,7 +165,7 @@ class CachedRequest:
             table = self._tables[spec.name]
             first = max(table.pages, self.computed_tokens // self._page)
             if end > first:
-                table.set(first, self._cache.allocate(spec.name, end - first), own=True)
+                table.set(first, self._cache.allocate(spec.name, end - first, self.namespace), own=True)
         self._cache.tell_watch(self._moment)
 
     def advance(self, to_tokens: int) -> None:
@@ -247,7 +247,7 @@ class CachedRequest:
             held = self._lease.held[spec.name]
             self._tables[spec.name].set(held.first_page, held.slots, own=False)
         for spec in self._stateful:
-            self._live[spec.name] = self._cache.allocate(spec.name, 1)
+            self._live[spec.name] = self._cache.allocate(spec.name, 1, self.namespace)
             held = self._lease.held[spec.name]
             if len(held.slots):
                 self._cache.pools[spec.name].copy(int(held.slots[-1]), self.live_slot(spec.name))
@@ -257,7 +257,7 @@ class CachedRequest:
         """Copies the live states to slots that leave for the tree, less those that get no slot (rule C-8)."""
         for spec in self._stateful:
             try:
-                self._leaving[spec.name] = self._cache.allocate(spec.name, 1)
+                self._leaving[spec.name] = self._cache.allocate(spec.name, 1, self.namespace)
             except CapacityError:
                 self._cache.skipped_checkpoints += 1
                 continue
@@ -268,7 +268,7 @@ class CachedRequest:
         for spec in self._stateful:
             if spec.name not in self._kept:
                 try:
-                    self._kept[spec.name] = self._cache.allocate(spec.name, 1)
+                    self._kept[spec.name] = self._cache.allocate(spec.name, 1, self.namespace)
                 except CapacityError:
                     self._cache.skipped_checkpoints += 1
                     continue

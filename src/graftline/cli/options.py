@@ -140,6 +140,8 @@ class CacheOptions:
     """Whether prompts reuse anything."""
     eviction_policy: str = "lru"
     """Which values leave first: lru, lfu, slru, priority, session, session(lfu), cost."""
+    tenant_share: float = 1.0
+    """Most of each pool that the prompts of one cache_salt may keep."""
     session_ttl: float = 3600.0
     """Seconds after which an idle session is closed."""
     max_sessions: int = 100_000
@@ -223,6 +225,7 @@ class ServeConfig:
             prefix_cache=cache.prefix_cache,
             core=cache.core,
             policy=cache.eviction_policy,
+            namespace_share=cache.tenant_share,
             session_ttl_s=cache.session_ttl,
             max_sessions=cache.max_sessions,
             explain_pages=cache.explain_pages,

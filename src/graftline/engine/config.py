@@ -31,6 +31,7 @@ class EngineConfig:
         coalesce: whether a request waits for a running one that computes the same prefix (rule X-7).
         core: which tree core keeps the books: `auto`, `python` or `rust`.
         policy: which values leave first, as `graftline.policies.make_policy` reads it.
+        namespace_share: most of each pool that one adapter and salt may keep (rule C-12).
         session_ttl_s: a session idle for longer is closed.
         max_sessions: most sessions that are open; the one idle longest is closed first.
         explain_pages: pages of each component whose fate is remembered after they left, so that requests
@@ -63,6 +64,7 @@ class EngineConfig:
     coalesce: bool = True
     core: str = "auto"
     policy: str = "lru"
+    namespace_share: float = 1.0
     session_ttl_s: float = 3600.0
     max_sessions: int = 100_000
     explain_pages: int = 0
@@ -100,6 +102,8 @@ class EngineConfig:
                 f"max_batched_tokens is {self.max_batched_tokens}, it must be at least {least}",
                 hint="a whole chunk must fit beside one token of every running request",
             )
+        if not 0 < self.namespace_share <= 1:
+            raise ConfigError(f"namespace_share is {self.namespace_share}, it must be above 0 and at most 1")
         self._check_tiers()
 
     @property

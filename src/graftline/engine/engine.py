@@ -148,7 +148,7 @@ class HybridEngine:
                 stores=lower.shelf.chain.figures() if lower and lower.shelf else (),
                 host_tokens=self._counts["host"],
                 store_tokens=self._counts["store"],
-                sessions=getattr(self.cache.core.stats(), 'sessions', 0),
+                sessions=self.cache.core.stats().sessions,
                 coalesced_requests=self._counts["coalesced_requests"],
                 coalesced_tokens=self._counts["coalesced_tokens"],
             )

@@ -87,6 +87,7 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
         host=host,
         sessions=SessionLimits(config.session_ttl_s, config.max_sessions),
     )
+    cache.namespace_share = config.namespace_share
     if config.explain_pages:
         cache.start_watch(Watch(History(config.explain_pages)))
     info = EngineInfo(

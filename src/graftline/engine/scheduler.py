@@ -21,6 +21,7 @@ from graftline.engine.sequence import Phase, Sequence
 from graftline.engine.work import StepPlan, Work
 from graftline.errors import CapacityError
 from graftline.key import Namespace, Tokens
+from graftline.tree.sessions import PRIORITY_MAX
 
 
 class Scheduler:
@@ -254,7 +255,8 @@ def session_of(request: GenerationRequest) -> Session | None:
     """Whose request it is; None for nobody in particular."""
     if not request.session_id:
         return None
-    return Session(request.session_id, request.priority, request.expected_return_s)
+    priority = min(max(request.priority, 0), PRIORITY_MAX)
+    return Session(request.session_id, priority, request.expected_return_s)
 
 
 def report(

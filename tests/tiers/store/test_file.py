@@ -309,6 +309,13 @@ def test_foreign_files_are_left_alone(folder):
     store.close()
 
 
+def test_the_folder_is_for_its_user_alone_unless_it_was_there(folder, tmp_path):
+    (tmp_path / "shared").mkdir(mode=0o755)
+    for root, mode in ((folder, 0o700), (tmp_path / "shared", 0o755)):
+        FileStore(root).close()
+        assert root.stat().st_mode & 0o777 == mode
+
+
 @pytest.mark.parametrize(("sync", "synced"), [("0", 0), ("1", 4)])
 def test_sync_waits_for_the_disk_file_and_folder(folder, monkeypatch, sync, synced):
     calls = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from graftline.errors import ConfigError
 from graftline.tiers.store.groups import GROUP_PAGES_MAX, Group
 from graftline.tiers.store.objects import (
     BAD_REASONS,
-    CHECKSUM_BYTES,
     BadObjectError,
     blank,
     decode,
@@ -51,12 +51,16 @@ def test_the_bytes_are_those_of_the_page_about_the_format():
     """Written out by hand from docs/reference/store-format.md; a change here needs a new version."""
     place = path().place(2, 4)
     rows = values(2)
+    text = b"k f16 2x8, v f16 2x8"
+    digest = sha256(b"graftline/store/layout/" + struct.pack("<IIQ", PAGE_TOKENS, 2, len(text)) + text)
+    name = struct.pack("<HH", 1, 4) + b"full"
+    key = sha256(b"graftline/store/key/" + name + digest.digest() + place.chain_key)
     head = struct.pack("<8sHHIQII", b"graftobj", 1, 4, PAGE_TOKENS, 2, 2, 0) + struct.pack("<Q", 48)
-    head += object_key(place.chain_key, "full", LAYOUT.digest) + place.parent_key + LAYOUT.digest
+    head += key.digest() + place.parent_key + digest.digest()
     head += b"full" + bytes(4) + place.tokens.astype("<u4").tobytes()
     head += bytes(-len(head) % 64) + rows.tobytes()
     data = encode(LAYOUT, place, rows)
-    assert bytes(data[:-CHECKSUM_BYTES]).hex() == head.hex()
+    assert bytes(data).hex() == (head + sha256(head).digest()).hex()
 
 
 def test_rows_may_be_gathered_in_place():

@@ -142,7 +142,7 @@ def test_what_is_said_to_be_there_and_is_not_costs_a_shallower_boundary(chain, f
 @pytest.mark.rule("B-2", "B-9", "B-10")
 @pytest.mark.parametrize("seed", range(40))
 def test_a_store_that_does_everything_wrong_at_random(seed, tmp_path):
-    """Every operation fails in every way; two paths of equal tokens and other values, compared by `restore`."""
+    """Every call fails in every way; two paths of equal tokens and other values, compared by `restore`."""
     draw = random.Random(seed)
     share = draw.choice([0.02, 0.1, 0.4])
     near = FaultyStore(MemoryStore(20_000, "memory:near"))

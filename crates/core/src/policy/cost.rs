@@ -90,19 +90,13 @@ impl Policy for Cost {
     }
 
     fn rank(&self, usage: &Usage) -> f64 {
-        let learned = &self.learned[usage.component as usize];
-        let recency = usage.last_tick as f64;
-        if learned.gaps == 0 {
-            return recency;
-        }
-        let span = GAPS_KEPT * (learned.gap_ticks as f64 / learned.gaps as f64);
-        recency + span * learned.chance(usage) * learned.worth(usage)
+        usage.last_tick as f64 + self.learned[usage.component as usize].bonus(usage)
     }
 
     /// A run whose session said that it will be back is spared once, as if used just now.
     fn rerank(&self, usage: &Usage, now_s: f64, clock: u64) -> f64 {
         if usage.sessions != 0 && usage.return_s > now_s {
-            return usage.rank.max(clock as f64);
+            return clock as f64 + self.learned[usage.component as usize].bonus(usage);
         }
         usage.rank
     }
@@ -114,6 +108,15 @@ fn kind_of(usage: &Usage) -> usize {
 }
 
 impl Learned {
+    /// Ticks for which a run is kept longer than one that nobody will use; 0 while nothing is known.
+    fn bonus(&self, usage: &Usage) -> f64 {
+        if self.gaps == 0 {
+            return 0.0;
+        }
+        let span = GAPS_KEPT * (self.gap_ticks as f64 / self.gaps as f64);
+        span * self.chance(usage) * self.worth(usage)
+    }
+
     /// Chance that the run is used again: that of its kind, and half of what is missing for a session's.
     fn chance(&self, usage: &Usage) -> f64 {
         let kind = kind_of(usage);

@@ -42,7 +42,7 @@ class FileStore:
     may hold foreign files (they are left alone).
 
     Args:
-        root: the folder; made when it is not there.
+        root: the folder; made, for its user alone, when it is not there.
         capacity_bytes: most bytes of objects.
         sync: whether an object is on the disk before `put` returns.
         url: as it was opened.
@@ -262,8 +262,9 @@ class FileStore:
             if self._session is not None:
                 self._session.close()
                 self._session = None
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)  # values tell about the prompts
             scratch = self._root / "tmp"
-            scratch.mkdir(parents=True, exist_ok=True)
+            scratch.mkdir(exist_ok=True)
             self.swept_files += sweep(scratch)
             self._session = Session(scratch)
             return self._session

@@ -124,7 +124,7 @@ class ObjectLayout:
         return self.payload_offset(pages) + pages * self.slot_bytes + CHECKSUM_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ObjectPlace:
     """Which pages of which path an object holds.
 
@@ -141,7 +141,7 @@ class ObjectPlace:
     chain_key: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Path:
     """Tokens and page keys of one prefix: where places are cut from.
 
