@@ -68,3 +68,33 @@ def in_rounds(lengths: Sequence[Sequence[int]], preset: str, seed: int) -> Itera
         for agent in rng.permutation(len(lengths)):
             if turn < len(lengths[agent]):
                 yield Ask(int(agent), turn + 1, tuple(texts[agent][: lengths[agent][turn]]))
+
+
+def by_arrival(trace: Path, requests: int, factor: float, preset: str, seed: int) -> list[Ask]:
+    """The first requests of a trace in the order in which they came, with scaled lengths.
+
+    Args:
+        trace: requests as JSON lines with `session_id`, `turn`, `timestamp` and `input_length`, gzipped.
+        requests: how many.
+        factor: tokens of a prompt for each recorded one.
+    """
+    rows = []
+    with gzip.open(trace, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            rows.append(json.loads(line))
+            if len(rows) == requests:
+                break
+    rows.sort(key=lambda row: row["timestamp"])
+    agents = {name: number for number, name in enumerate(dict.fromkeys(row["session_id"] for row in rows))}
+    longest = max(row["input_length"] for row in rows)
+    rng = np.random.default_rng(seed)
+    shared = random_tokens(rng, SHARED_TOKENS, preset)
+    texts = [shared + random_tokens(rng, round(longest * factor), preset) for _ in agents]
+    return [
+        Ask(
+            agents[row["session_id"]],
+            row["turn"] + 1,
+            tuple(texts[agents[row["session_id"]]][: SHARED_TOKENS + round(row["input_length"] * factor)]),
+        )
+        for row in rows
+    ]

@@ -15,75 +15,22 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import httpx2
 from bench.harness import Report, Spread, console, show
-from bench.serve.agents import SHARED_TOKENS, Ask, even_lengths, in_rounds, scaled, trajectory_lengths
-from bench.serve.client import Reply, complete
+from bench.serve.agents import Ask, even_lengths, in_rounds, scaled, trajectory_lengths
 from bench.serve.models import bench_model
+from bench.serve.sending import Run, endless_rate, pool_flags, send, texts_that_differ
 from bench.serve.tiers_plot import plot
-from demo.talking import Server
 from rich.console import Console
-
-from graftline.engine.layouts import plan_layout
 
 FAMILIES = ("deepseek_v4", "kimi_linear", "inkling")
 """Full attention and windows with sidecars; full attention and states; all three."""
 TIERS = ("L1", "L1+L2", "L1+L2+L3")
 ROUNDS_SHOWN = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One server's answers to all requests.
-
-    Attributes:
-        wall_s: from the first request to the last answer.
-        stats: the server's own counters at the end.
-        info: what it says of itself.
-    """
-
-    tier: str
-    asks: Sequence[Ask]
-    replies: Sequence[Reply]
-    wall_s: float
-    stats: Mapping[str, Any]
-    info: Mapping[str, Any]
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Of all requests."""
-        return sum(len(ask.prompt) for ask in self.asks)
-
-    @property
-    def reused_tokens(self) -> int:
-        """Of all requests."""
-        return sum(reply.reused_tokens for reply in self.replies)
-
-    @property
-    def hit_rate(self) -> float:
-        """Reused share of the prompt tokens."""
-        return self.reused_tokens / self.prompt_tokens
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Effective input tokens a second."""
-        return self.prompt_tokens / self.wall_s
-
-    def hit_rate_by_turn(self) -> list[tuple[int, float]]:
-        """Hit rate of each turn over all agents."""
-        turns = sorted({ask.turn for ask in self.asks})
-        rates = []
-        for turn in turns:
-            pairs = [(a, r) for a, r in zip(self.asks, self.replies, strict=True) if a.turn == turn]
-            prompt = sum(len(ask.prompt) for ask, _ in pairs)
-            rates.append((turn, sum(reply.reused_tokens for _, reply in pairs) / prompt))
-        return rates
 
 
 def main() -> int:
@@ -145,72 +92,18 @@ def trajectories(options: argparse.Namespace) -> list[list[int]]:
     return scaled(found, options.last_tokens)
 
 
-def endless_rate(asks: Sequence[Ask], page_tokens: int) -> float:
-    """Hit rate of an endless device: each prompt's longest prefix of an earlier one, in whole pages."""
-    before: dict[int, int] = {}
-    reused = shared = 0
-    for ask in asks:
-        known = before.get(ask.agent, shared)
-        reused += min(known, len(ask.prompt) - 1) // page_tokens * page_tokens
-        before[ask.agent], shared = len(ask.prompt), SHARED_TOKENS
-    return reused / sum(len(ask.prompt) for ask in asks)
-
-
-def pool_slots(options: argparse.Namespace, model: Path, asks: Sequence[Ask], share: float) -> dict[str, int]:
-    """Slots of each pool for a share of the working set, and for what one request needs besides."""
-    from transformers import AutoConfig  # noqa: PLC0415  only the parent process of a run needs it
-
-    layout = plan_layout(AutoConfig.from_pretrained(model))
-    page = options.page_size * layout.page_multiple // _gcd(options.page_size, layout.page_multiple)
-    last = {ask.agent: len(ask.prompt) for ask in asks}
-    pages = sum(length // page + 1 for length in last.values())
-    longest = max(last.values()) // page + 2
-    slots = {}
-    for plan in layout.components:
-        if plan.rule.holds_state:
-            slots[plan.name] = max(8, round(share * 2 * len(last)) + 4)
-            continue
-        window = longest - plan.rule.first_page(longest, page)
-        needed = pages if plan.rule.prefix_closed else len(last) * window
-        step = 512 // page + 2
-        slots[plan.name] = max(round(share * needed), 2 * window + step if window < longest else longest + 4)
-    return slots
-
-
-def _gcd(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return a
-
-
 def measure(options: argparse.Namespace, model: Path, tier: str, asks: Sequence[Ask], out: Console) -> Run:
     """All requests to one server."""
     store = options.out / "bench-store"
     shutil.rmtree(store, ignore_errors=True)
-    slots = pool_slots(options, model, asks, options.device_share)
-    flags = ["--threads", "1", "--max-model-len", "8192", "--log-level", "warning"]
-    flags += ["--page-size", str(options.page_size), "--chunk-tokens", "512"]
-    flags += ["--slots", ",".join(f"{name}={count}" for name, count in slots.items())]
+    flags = pool_flags(model, asks, options.page_size, options.device_share)
     if "L2" in tier:
         flags += ["--host-ratio", str(options.host_share / options.device_share)]
     if "L3" in tier:
         flags += ["--store", f"file:{store}?size=20GB", "--prefetch-policy", "wait"]
-    with Server(model, out, *flags) as server, httpx2.Client(base_url=server.url, timeout=600) as client:
-        complete(client, asks[0].prompt[:40], 1, use_cache=False)
-        started = time.perf_counter()
-        replies = [complete(client, ask.prompt, 1, session_id=f"agent-{ask.agent}") for ask in asks]
-        wall_s = time.perf_counter() - started
-        stats, info = client.get("/cache/stats").json(), client.get("/server_info").json()
+    run = send(model, tier, flags, asks, out)
     shutil.rmtree(store, ignore_errors=True)
-    return Run(tier, asks, replies, wall_s, stats, info)
-
-
-def texts_that_differ(runs: Sequence[Run]) -> int:
-    """Requests whose tokens were not the same in every run."""
-    return sum(
-        len({reply.tokens for reply in replies}) > 1
-        for replies in zip(*(r.replies for r in runs), strict=True)
-    )
+    return run
 
 
 def show_runs(family: str, runs: Sequence[Run], ceiling: float, differing: int, out: Console) -> None:
@@ -220,7 +113,7 @@ def show_runs(family: str, runs: Sequence[Run], ceiling: float, differing: int, 
         ttft = Spread.of([reply.ttft_s for reply in run.replies])
         rows.append(
             (
-                run.tier,
+                run.name,
                 f"{run.hit_rate:.1%}",
                 f"{run.hit_rate / ceiling:.1%}",
                 ttft.mean * 1e3,
@@ -244,7 +137,7 @@ def show_runs(family: str, runs: Sequence[Run], ceiling: float, differing: int, 
     rates = [dict(run.hit_rate_by_turn()) for run in runs]
     turns = sorted(rates[0])[:: max(1, len(rates[0]) // ROUNDS_SHOWN)]
     lines = [
-        (run.tier, *(f"{rate[turn]:.0%}" for turn in turns)) for run, rate in zip(runs, rates, strict=True)
+        (run.name, *(f"{rate[turn]:.0%}" for turn in turns)) for run, rate in zip(runs, rates, strict=True)
     ]
     show(f"{family}: hit rate by turn", ("", *(f"turn {turn}" for turn in turns)), lines, out)
     show(*moved_table(family, runs[-1]), out)
@@ -273,7 +166,7 @@ def moved_table(family: str, run: Run) -> tuple[str, Sequence[str], Sequence[Seq
                 f"{move['bytes'] / needed:.3f}" if needed else "-",
             )
         )
-    return f"{family}, {run.tier}: bytes moved", ("", "pages", "MiB", "of what the pages need"), rows
+    return f"{family}, {run.name}: bytes moved", ("", "pages", "MiB", "of what the pages need"), rows
 
 
 def limit_line(runs: Sequence[Run], ceiling: float) -> str:
@@ -305,7 +198,7 @@ def as_json(runs: Sequence[Run], ceiling: float, differing: int) -> dict[str, An
         "limit": limit_line(runs, ceiling),
         "runs": [
             {
-                "tier": run.tier,
+                "tier": run.name,
                 "hit_rate": run.hit_rate,
                 "tokens_per_s": run.tokens_per_s,
                 "wall_s": run.wall_s,

@@ -94,11 +94,15 @@ class Tree:
                 component; nothing changed.
         """
 
-    def evict(self, component: str, slots: int) -> Freed:
-        """Frees up to `slots` slots of a component (rules E-1 to E-6).
+    def evict(self, component: str, slots: int, namespace: Namespace | None = None) -> Freed:
+        """Frees up to `slots` slots of a component, of one namespace if told (rules E-1 to E-6, E-8).
 
-        Cost: O(freed + log candidates), however many nodes there are.
+        Cost: O(freed + log candidates), however many nodes there are; for the first time in a namespace
+        O(candidates).
         """
+
+    def held_pages(self, component: str, namespace: Namespace) -> int:
+        """Pages that a component holds of one namespace; 0 for one that the tree does not know (rule L-5)."""
 
     def clear(self) -> Freed:
         """Frees everything that no lease protects (rule E-7)."""

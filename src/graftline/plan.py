@@ -68,7 +68,7 @@ class Match:
     reason: str
     branch_tokens: int
     node: int
-    path_node: int = 0
+    path_node: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,4 +186,4 @@ class TreeStats:
     leases: int
     path_pages: int
     pools: tuple[PoolStats, ...]
-    sessions: int = 0
+    sessions: int

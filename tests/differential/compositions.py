@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import signature
 from typing import Any
 
 from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, ReuseRule, Window
@@ -173,7 +172,6 @@ def cores_under_test(composition: Composition, policy: str) -> list[TreeCore]:
     return [
         core_type(policy=policy_of(policy), record_events=True, **settings(composition))
         for core_type in core_types(own=composition.own)
-        if core_type is PythonCore or "session_ttl_s" in signature(core_type.__new__).parameters
     ]
 
 

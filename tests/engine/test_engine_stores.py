@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from engine_support import (
 )
 
 from graftline.engine import load
+from graftline.engine.scheduler import Scheduler
 from graftline.errors import ConfigError
 from graftline.plan import Tier
 from graftline.tiers.store.base import Key, Store
@@ -129,6 +131,12 @@ def test_namespaces_never_meet_in_a_store(
         other.setattr(load, "model_fingerprint", lambda _: "another model of the same shape")
         with serving(family, **config) as client:
             assert client.ask(PROMPT, 2).reused == 0
+    namespace = Scheduler._namespace
+    with monkeypatch.context() as newer, serving(family, **config) as client:
+        newer.setattr(Scheduler, "_namespace", lambda *to: replace(namespace(*to), weight_epoch=1))
+        assert client.ask(PROMPT, 2).reused == 0
+        newer.undo()
+        assert client.ask(PROMPT, 2).reused == replay_boundary(PROMPT, 4)
     with serving(family, **{**config, "page_tokens": 8}) as client:
         outcome = client.ask(PROMPT, 2)
         assert outcome.reused == 0
@@ -299,6 +307,21 @@ def test_a_store_that_is_down_costs_nothing_but_time(tmp_path: Path) -> None:
         assert_greedy("qwen3_5", [PROMPT] * 2, outcomes, 2)
         assert outcomes[1].reused == replay_boundary(PROMPT, 4)
         assert sum(client.engine.stats().stores[0].errors.values()) > 0
+
+
+@pytest.mark.rule("X-8")
+def test_a_request_goes_on_when_the_store_that_it_waits_for_is_taken_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with gated(monkeypatch) as (client, gate):
+        pending = client.submit(PROMPT, 2)
+        assert gate.asked.wait(PATIENCE_S)
+        letting_go = threading.Timer(0.1, gate.open.set)  # the read under way is waited for
+        letting_go.start()
+        assert client.engine.detach_store(client.engine.stats().stores[0].url)
+        assert_greedy("inkling", [PROMPT], [pending.wait()], 2)
+        settle(client)
+        client.assert_idle_and_whole()
 
 
 @pytest.mark.rule("X-9")

@@ -182,7 +182,7 @@ def test_the_command_tells_json_and_text(trace_path: Path, capsys: pytest.Captur
     worst_two = json.loads(capsys.readouterr().out)
     assert [story["schema"] for story in worst_two] == ["graftline.explain/1"] * 2
     assert worst_two[0]["lost_tokens"] >= worst_two[1]["lost_tokens"] > 0
-    gone = [s for s in worst_two[0]["components"][0]["stretches"] if s["state"] == "evicted"]
+    gone = [s for s in worst_two[0]["components"][0]["stretches"] if s["value"] == "evicted"]
     assert gone[0]["distance_slots"] > 0
     number = worst_two[0]["request"]["number"]
     run(trace_path, "--request", number, "--capacity", "15")
@@ -194,7 +194,7 @@ def test_the_command_tells_json_and_text(trace_path: Path, capsys: pytest.Captur
 
 
 def test_many_stretches_are_cut_short() -> None:
-    stretch = {"state": "held", "stored_for": None, "removed_for": None}
+    stretch = {"value": "held", "stored_for": None, "removed_for": None}
     stretches = [{"first_token": n, "end_token": n + 1, **stretch} for n in range(40)]
     rows = command.rows_of({"component": "swa", "stretches": stretches})
     assert len(rows) == command.STRETCHES_SHOWN + 1

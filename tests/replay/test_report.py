@@ -161,6 +161,31 @@ def test_the_command_prints_a_table_and_writes_files(
     assert "50%" in capsys.readouterr().out
 
 
+def test_the_command_tells_of_sessions_and_places_states(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, path = [], [1]
+    for turn in range(12):  # a conversation, and a crowd of single prompts between its turns
+        common = {"block_size": 4, "timestamp": 6000 * turn}
+        lines.append({"session_id": "a", "input_length": 4 * len(path) + 1, "hash_ids": list(path), **common})
+        path.append(100 + turn)
+        for number in range(5):
+            single = [1000 + 100 * turn + 10 * number + page for page in range(3)]
+            common["timestamp"] += 1000
+            lines.append({"input_length": 13, "hash_ids": single, **common})
+    trace = write_lines(tmp_path / "crowd.jsonl", *lines)
+    given = (trace, "--components", "full+state", "--policy", "session", "--json", "--slots")
+    found = []
+    for options in ((), ("--checkpoints", "branch"), ("--no-sessions",), ("--session-ttl", "0.5")):
+        run(*given, "full=24,state=20", *options)
+        (one,) = json.loads(capsys.readouterr().out)["replays"]
+        found.append((one["working_set_slots"]["state"], one["points"][0]["reused_tokens"]))
+    assert found[1][0] < found[0][0]  # no path is left here, so no state is kept
+    assert found[0][1] > found[2][1] == found[3][1]  # closed at once is as if nobody told
+    with pytest.raises(ConfigError, match="'all' is no kind of boundary"):
+        run(trace, "--checkpoints", "all")
+
+
 def test_the_command_refuses_a_limit_below_nothing(trace_path: Path) -> None:
     with pytest.raises(ConfigError, match="--limit is -1"):
         command.replay(trace_path, reading=command.Reading(limit=-1))

@@ -143,7 +143,7 @@ def test_a_request_is_explained(model: Path) -> None:
         assert cache["lost_tokens"] == cache["matched_tokens"] > 0
         told = http.get(f"/cache/explain/{answer.headers['x-request-id']}").json()
         assert told["known_once_tokens"] == cache["matched_tokens"]
-        assert {s["state"] for c in told["components"] for s in c["stretches"]} >= {"cleared"}
+        assert {s["value"] for c in told["components"] for s in c["stretches"]} >= {"cleared"}
         assert http.get("/cache/explain/nobody").status_code == 404
 
 

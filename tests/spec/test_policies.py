@@ -252,3 +252,20 @@ def test_settings_give_a_policy_a_text_or_nothing() -> None:
     assert as_policy("session").text == "session(lru)"
     assert [is_built_in(policy) for policy in (None, "cost", mine, Session(Slru()), Cost())] == [True] * 5
     assert [is_built_in(policy) for policy in (FewestUses(), Session(FewestUses()))] == [False] * 2
+
+
+@pytest.mark.rule("P-3", "E-2")
+def test_the_policy_is_asked_anew_where_a_reference_ends_inside_of_what_leaves(own_sketch) -> None:
+    """All but two pages of each path are of no use; the session refers to the last two of the second path."""
+
+    class LonelyLast(Lru):
+        def rank(self, usage: Usage) -> float:
+            return float(-usage.sessions)
+
+    tree: Sketch = own_sketch(swa=Window(2), state=Checkpoint(), policy=LonelyLast())
+    tree.put("uvwxyz", swa="******", state=".*....")
+    lease = tree.grow(tree.hold(), "abcdef", swa="******", state=".*....").lease
+    tree.core.register(tree.core.open_session("one"), lease)
+    tree.core.release(lease)
+    assert tree.evict("swa", 4) == [11, 10, 5, 4], "then the second path is like the first, but used later"
+    tree.core.check()

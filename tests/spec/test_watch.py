@@ -35,7 +35,7 @@ def test_a_forgotten_prefix_is_told_with_the_component_and_the_reason() -> None:
         assert (request.forgotten.known_tokens, request.forgotten.component) == (40, "full")
         assert request.forgotten.reason == "evicted"
     told = as_json(watch.explanation("again"))
-    left = [s for s in told["components"][0]["stretches"] if s["state"] == "evicted"]
+    left = [s for s in told["components"][0]["stretches"] if s["value"] == "evicted"]
     assert {s["removed_for"]["request"] for s in left} == {"thief"}
     assert {s["stored_for"]["request"] for s in left} == {"first"}
 

@@ -23,7 +23,7 @@ pub(crate) struct Key {
 
 /// A node with its key; the highest bit of `class` is set for live values, the rest is their level.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+pub(crate) struct Entry {
     class: u64,
     rank: f64,
     tick: u64,
@@ -34,24 +34,49 @@ struct Entry {
 const LIVE: u64 = 1 << 63;
 
 impl Entry {
-    fn new(key: Key, node: NodeId) -> Self {
+    pub(crate) fn new(key: Key, node: NodeId) -> Self {
         let Key { live, level, rank, tick, start } = key;
         debug_assert!(level < LIVE, "a level leaves one bit free");
         Self { class: level | if live { LIVE } else { 0 }, rank, tick, start, node }
     }
 
-    fn key(&self) -> Key {
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub(crate) fn key(&self) -> Key {
         let &Self { class, rank, tick, start, .. } = self;
         Key { live: class & LIVE != 0, level: class & !LIVE, rank, tick, start }
     }
 
     fn before(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Less
+    }
+}
+
+impl Ord for Entry {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
         let order = self.class.cmp(&other.class);
         let order = order.then_with(|| self.rank.total_cmp(&other.rank));
         let order = order.then_with(|| self.tick.cmp(&other.tick));
-        order.then_with(|| self.start.cmp(&other.start)) == Ordering::Less
+        order.then_with(|| self.start.cmp(&other.start)).then_with(|| self.node.cmp(&other.node))
     }
 }
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}
 
 /// The heap, and each node's place in it.
 #[derive(Debug, Default)]
@@ -63,6 +88,11 @@ pub(crate) struct Candidates {
 impl Candidates {
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
+    }
+
+    /// All of them, in no order that means anything.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.heap.iter()
     }
 
     /// Node whose values leave next, and its key.

@@ -27,6 +27,7 @@ impl Tree {
         self.check_locks()?;
         self.check_slots()?;
         self.check_sessions()?;
+        self.check_namespaces()?;
         self.check_counters()
     }
 
@@ -41,7 +42,7 @@ impl Tree {
         let here = &self.nodes[node];
         let Some(above) = here.parent else {
             let namespace = self.namespaces.get(&node);
-            let registered = namespace.and_then(|namespace| self.roots.get(namespace)) == Some(&node);
+            let registered = namespace.and_then(|space| self.roots.get(&space.name)) == Some(&node);
             if here.pages != 0 || !registered || here.root != Some(node) {
                 return Err(self.broken_node("T-1", node, "a root has pages or is not registered"));
             }

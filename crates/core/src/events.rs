@@ -51,7 +51,7 @@ impl Tree {
         let page_keys = keys[begin..stop].to_vec();
         let parent_key = if begin > 0 { keys[begin - 1] } else { self.key_before(node) };
         let root = here.root.expect("a node has a root");
-        let namespace = Arc::clone(&self.namespaces[&root]);
+        let namespace = Arc::clone(&self.namespaces[&root].name);
         let tier = self.tier;
         self.events.push(Event {
             kind,
@@ -84,7 +84,7 @@ impl Tree {
         let parent = self.nodes[node].parent.expect("a node with pages has a parent");
         match self.page_keys.get(&parent).and_then(|keys| keys.last()) {
             Some(&key) => key,
-            None => self.namespaces[&parent].seed(),
+            None => self.namespaces[&parent].name.seed(),
         }
     }
 }

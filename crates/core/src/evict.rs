@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::arena::Handle;
+use crate::candidates::Key;
 use crate::liveness::Evictable;
 use crate::node::NodeId;
 use crate::plan::{Freed, Reason};
@@ -20,10 +21,20 @@ impl Tree {
     /// # Panics
     /// `component` is not an index of a component.
     pub fn evict(&mut self, component: usize, wanted: u64) -> Freed {
+        self.evict_from_first(component, wanted, |tree| tree.pools[component].candidates.first())
+    }
+
+    /// Frees up to `wanted` slots of the candidates of a component that `first` finds.
+    pub(crate) fn evict_from_first(
+        &mut self,
+        component: usize,
+        wanted: u64,
+        first: impl Fn(&mut Self) -> Option<(NodeId, Key)>,
+    ) -> Freed {
         let mut harvest = self.harvest();
         let mut missing = wanted;
         while missing > 0 {
-            let Some((node, key)) = self.pools[component].candidates.first() else { break };
+            let Some((node, key)) = first(self) else { break };
             if key.live && self.is_spared(node, component) {
                 self.move_candidate(node, component);
                 continue;
@@ -200,7 +211,7 @@ impl Tree {
     /// Books pages that left a holding.
     fn take(&mut self, node: NodeId, component: usize, count: u32, reason: Reason, harvest: &mut Harvest) {
         self.holding_mut(node, component).lost = true;
-        self.pools[component].counters.held -= u64::from(count);
+        self.count_left(node, component, count);
         if matches!(reason, Reason::Dead | Reason::PathEvicted) {
             harvest.dead_pages[component] += u64::from(count);
         }

@@ -139,7 +139,7 @@ impl Tree {
                 continue;
             }
             node = self.attach(node, component, begin, slots);
-            self.pools[component].counters.held += u64::from(end - begin);
+            self.count_came(node, component, end - begin);
             self.record_stored(node, component, begin, end);
             result.adopted[component].push(part);
         }

@@ -22,6 +22,7 @@ mod key;
 mod lease;
 mod liveness;
 mod match_;
+mod namespaces;
 mod node;
 mod places;
 mod plan;

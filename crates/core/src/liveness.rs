@@ -127,10 +127,10 @@ impl Tree {
         let leased = self.leased_pages(node, component);
         self.count_pages(node, component, leased, dead.0 + dead.1);
         if pages.all() == 0 {
-            self.pools[component].candidates.remove(node);
+            self.set_candidate(node, component, None);
         } else {
             let key = self.key(node, component, pages);
-            self.pools[component].candidates.set(node, key);
+            self.set_candidate(node, component, Some(key));
         }
     }
 

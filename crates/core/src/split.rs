@@ -108,8 +108,8 @@ impl Tree {
     }
 
     fn remove_root(&mut self, root: NodeId) {
-        let namespace = self.namespaces.remove(&root).expect("a root has a namespace");
-        self.roots.remove(&namespace);
+        let space = self.namespaces.remove(&root).expect("a root has a namespace");
+        self.roots.remove(&space.name);
         self.nodes.remove(root);
     }
 }

@@ -11,6 +11,7 @@ use crate::candidates::Candidates;
 use crate::children::ChildIndex;
 use crate::error::{Error, Result};
 use crate::key::{Namespace, PageKey};
+use crate::namespaces::Space;
 use crate::node::{Holding, Node, NodeId};
 use crate::places::Places;
 use crate::plan::{Event, PoolStats, Tier, TreeStats};
@@ -96,7 +97,9 @@ pub struct Tree {
     pub(crate) children: ChildIndex,
     pub(crate) below_counts: BoundaryCounts,
     pub(crate) roots: HashMap<Arc<Namespace>, NodeId>,
-    pub(crate) namespaces: HashMap<NodeId, Arc<Namespace>>,
+    pub(crate) namespaces: HashMap<NodeId, Space>,
+    /// Whether some namespace may have candidates in a queue of its own.
+    pub(crate) has_queues: bool,
     pub(crate) page_keys: HashMap<NodeId, Vec<PageKey>>,
     /// What is held, by node and component.
     pub(crate) holdings: Vec<Holding>,
@@ -147,6 +150,7 @@ impl Tree {
             below_counts: BoundaryCounts::default(),
             roots: HashMap::default(),
             namespaces: HashMap::default(),
+            has_queues: false,
             page_keys: HashMap::default(),
             holdings: Vec::new(),
             known: Vec::new(),
@@ -275,7 +279,7 @@ impl Tree {
         let root = self.add_node(None, None, 0);
         self.nodes[root].root = Some(root);
         let namespace = Arc::new(namespace.clone());
-        self.namespaces.insert(root, Arc::clone(&namespace));
+        self.namespaces.insert(root, Space::new(Arc::clone(&namespace), self.components.len()));
         self.roots.insert(namespace, root);
         root
     }

@@ -43,9 +43,8 @@ impl Tree {
         }
         let (level, rank) = self.standing(node, component);
         let tick = self.holding(node, component).last_tick;
-        let candidates = &mut self.pools[component].candidates;
-        if let Some(key) = candidates.key(node) {
-            candidates.set(node, Key { level, rank, tick, ..key });
+        if let Some(key) = self.pools[component].candidates.key(node) {
+            self.set_candidate(node, component, Some(Key { level, rank, tick, ..key }));
         }
     }
 }

@@ -183,15 +183,32 @@ impl Tree {
         self.names(py).insertion(done.map_err(|error| raised(py, &error))?, lease)
     }
 
-    fn evict<'py>(&self, py: Python<'py>, component: &str, slots: i64) -> PyResult<Bound<'py, PyAny>> {
+    #[pyo3(signature = (component, slots, namespace=None))]
+    fn evict<'py>(
+        &self,
+        py: Python<'py>,
+        component: &str,
+        slots: i64,
+        namespace: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let Ok(wanted) = u64::try_from(slots) else {
             return Err(config_error(py, &format!("cannot evict {slots} slots")));
         };
+        let namespace = namespace.map(arguments::namespace).transpose()?;
         let freed = self.write(py, wanted >= LONG_SLOTS, |tree| {
             let component = tree.component(component)?;
-            Ok(tree.evict(component, wanted))
+            Ok(match &namespace {
+                Some(namespace) => tree.evict_within(component, wanted, namespace),
+                None => tree.evict(component, wanted),
+            })
         });
         self.names(py).freed(&freed.map_err(|error| raised(py, &error))?)
+    }
+
+    fn held_pages(&self, py: Python<'_>, component: &str, namespace: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let namespace = arguments::namespace(namespace)?;
+        let held = |tree: &core::Tree| Ok(tree.held_pages(tree.component(component)?, &namespace));
+        self.read(py, false, held).map_err(|error| raised(py, &error))
     }
 
     fn clear<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import signature
-from typing import Any
 
 from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, Window
 from graftline.errors import ConfigError
@@ -53,17 +51,16 @@ def make_core(
         raise ConfigError(
             "the Rust core is not installed", hint="install graftline with a Rust toolchain, or core='python'"
         )
-    settings: dict[str, Any] = {
-        "page_tokens": page_tokens,
-        "policy": policy,
-        "record_events": record_events,
-        "tier": tier,
-        "session_ttl_s": session_ttl_s,
-        "max_sessions": max_sessions,
-    }
     core_type = PythonCore if name == "python" else import_module("graftline.tree.rust").RustCore
-    taken = signature(core_type).parameters
-    core: TreeCore = core_type(specs, **{key: value for key, value in settings.items() if key in taken})
+    core: TreeCore = core_type(
+        specs,
+        page_tokens=page_tokens,
+        policy=policy,
+        record_events=record_events,
+        tier=tier,
+        session_ttl_s=session_ttl_s,
+        max_sessions=max_sessions,
+    )
     return core
 
 

@@ -163,7 +163,7 @@ def _stretch(stretch: Stretch, page: int) -> dict[str, Any]:
     return {
         "first_token": stretch.first_page * page,
         "end_token": stretch.end_page * page,
-        "state": stretch.state,
+        "value": stretch.state,
         "stored_for": asdict(fate.stored) if fate and fate.stored else None,
         "removed_for": asdict(fate.removed) if fate and fate.removed else None,
     }

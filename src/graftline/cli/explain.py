@@ -184,7 +184,7 @@ def rows_of(component: dict[str, Any]) -> list[tuple[str, ...]]:
         (
             component["component"],
             f"{stretch['first_token']:,}-{stretch['end_token']:,}",
-            stretch["state"],
+            stretch["value"],
             why(stretch),
         )
         for stretch in stretches

@@ -119,6 +119,9 @@ class EngineConfig:
                 f"the store {self.stores[0]} has no host memory above it",
                 hint="give host_bytes or host_ratio",
             )
+        if self.write_policy not in get_args(WritePolicy):
+            choices = ", ".join(get_args(WritePolicy))
+            raise ConfigError(f"unknown write_policy '{self.write_policy}'", hint=f"choose one of {choices}")
         check_prefetch(self.prefetch_policy, self.prefetch_timeout_s)
 
 

@@ -10,22 +10,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from graftline.cache import PrefixCache, StoreConfig
+from graftline.cache import PrefixCache
 from graftline.cache.explain import Explanation
+from graftline.engine import stores
 from graftline.engine.api import (
     EngineInfo,
     EngineStats,
     FinishReason,
     GenerationRequest,
-    PoolUse,
     TokenEvent,
 )
 from graftline.engine.batch import Row
@@ -35,12 +33,11 @@ from graftline.engine.sampler import Sampled, check_sampling
 from graftline.engine.scheduler import Scheduler
 from graftline.engine.sequence import Phase, Sequence
 from graftline.engine.sizes import slots_needed
+from graftline.engine.tallies import Tallies
 from graftline.engine.work import Work
 from graftline.errors import CapacityError, ConfigError, EngineClosedError
 from graftline.key import as_tokens
 from graftline.plan import Tier
-from graftline.tiers.store.guard import GuardedStore
-from graftline.tiers.store.open import open_store, open_stores
 
 logger = logging.getLogger("graftline.engine")
 
@@ -77,9 +74,7 @@ class HybridEngine:
         self._stateful = [spec.name for spec in cache.components if spec.rule.holds_state]
         self._sequences: dict[int, Sequence] = {}
         self._to_end: dict[int, FinishReason] = {}
-        self._counts: Counter[str] = Counter()
-        self._outcomes: Counter[str] = Counter()
-        self._lost: Counter[tuple[str, str]] = Counter()
+        self._tallies = Tallies()
         self._idents = 0
         self._closing = False
         self._broken: BaseException | None = None
@@ -129,29 +124,7 @@ class HybridEngine:
     def stats(self) -> EngineStats:
         """Counters and sizes, a consistent snapshot between two steps."""
         with self._changed:
-            lower = self.cache.lower
-            return EngineStats(
-                running=len(self._scheduler.running),
-                waiting=len(self._scheduler.waiting),
-                prompt_tokens=self._counts["prompt"],
-                reused_tokens=self._counts["reused"],
-                computed_tokens=self._counts["prompt"] - self._counts["reused"],
-                generated_tokens=self._counts["generated"],
-                preemptions=self._scheduler.preemptions,
-                requests=dict(self._outcomes),
-                lost_tokens=dict(self._lost),
-                skipped_checkpoints=self.cache.skipped_checkpoints,
-                evicted_slots=dict(self.cache.evicted_slots),
-                pools=pool_uses(self.cache),
-                host_pools=pool_uses(self.cache, Tier.HOST),
-                flow=deepcopy(lower.flow) if lower else None,
-                stores=lower.shelf.chain.figures() if lower and lower.shelf else (),
-                host_tokens=self._counts["host"],
-                store_tokens=self._counts["store"],
-                sessions=self.cache.core.stats().sessions,
-                coalesced_requests=self._counts["coalesced_requests"],
-                coalesced_tokens=self._counts["coalesced_tokens"],
-            )
+            return self._tallies.stats(self._scheduler, self.cache)
 
     def clear_cache(self, tier: Tier = Tier.DEVICE) -> int:
         """Frees everything in a tier that no running request needs; returns how many slots.
@@ -160,40 +133,25 @@ class HybridEngine:
             StoreError: a store could not be cleared.
         """
         with self._changed:
-            shelf = self.cache.lower.shelf if self.cache.lower else None
+            shelf = stores.shelf_of(self.cache)
             if tier is not Tier.STORE:
                 return self.cache.clear(tier)
         if shelf is not None:
-            shelf.chain.clear()
-            shelf.known.clear()
+            stores.clear(shelf)
         return 0
 
     def attach_store(self, url: str) -> None:
-        """Begins to use one more store, below those that are there.
-
-        Raises:
-            ConfigError: a URL that makes no sense or is attached already, or no host tier above it.
-        """
+        """Begins to use one more store, below those that are there; see `Engine.attach_store`."""
         with self._changed:
-            shelf = self.cache.lower.shelf if self.cache.lower else None
-            if shelf is None:
-                self.cache.attach_store(StoreConfig(open_stores([url])))
-            else:
-                shelf.chain.attach(GuardedStore(open_store(url)))
-                shelf.known.clear()
+            stores.attach(self.cache, url)
+            self._bell.set()
 
     def detach_store(self, url: str) -> bool:
-        """Stops to use a store and closes it; False when none has this URL, as `stats` shows it."""
+        """Stops to use a store and closes it; see `Engine.detach_store`."""
         with self._changed:
-            shelf = self.cache.lower.shelf if self.cache.lower else None
-            if shelf is None or url not in [store.url for store in shelf.chain.stores]:
-                return False
-            if len(shelf.chain.stores) == 1:
-                self.cache.detach_store()
-            else:
-                shelf.chain.detach(url)
-                shelf.known.clear()
-            return True
+            found = stores.detach(self.cache, url)
+            self._bell.set()  # requests may have waited for it
+            return found
 
     def close_session(self, name: str) -> bool:
         """Ends a session, in every tier; see `Engine.close_session`."""
@@ -232,25 +190,12 @@ class HybridEngine:
             with self._changed:
                 for sequence in list(self._sequences.values()):
                     self._end(sequence, "abort")
-            self._drain()
-            with self._changed:
-                self.cache.close()
-
-    def _drain(self) -> None:
-        """Gives what was kept a while to reach the store."""
-        end_s = time.monotonic() + self._config.drain_s
-        while (left_s := end_s - time.monotonic()) > 0:
-            self._bell.clear()
-            with self._changed:
-                lower = self.cache.lower
-                if self._broken or lower is None or lower.shelf is None:
-                    return
-                self.cache.pump()
-                if lower.config.write_policy == "write_back" and lower.pending:
-                    lower.flush()
-                if not lower.busy and not lower.pending:
-                    return
-            self._bell.wait(left_s)
+            try:
+                if not self._broken:
+                    stores.drain(self.cache, self._changed, self._bell, self._config.drain_s)
+            finally:
+                with self._changed:
+                    self.cache.close()
 
     def _turn(self) -> bool:
         """One step; waits for the bell while there is nothing to do. False when the engine is to close."""
@@ -299,7 +244,7 @@ class HybridEngine:
             self._end(sequence, "stop")
             return
         sequence.generated.append(sampled.token)
-        self._counts["generated"] += 1
+        self._tallies.tokens["generated"] += 1
         if len(sequence.generated) == sampling.max_tokens:
             self._scheduler.end(sequence, keep=True)
             self._forget(sequence, "length")
@@ -312,15 +257,7 @@ class HybridEngine:
         for sequence in self._scheduler.running:
             if sequence.reuse is not None and not sequence.counted:
                 sequence.counted = True
-                self._counts["prompt"] += sequence.reuse.prompt_tokens
-                self._counts["reused"] += sequence.reuse.reused_tokens
-                self._counts["host"] += sequence.reuse.host_tokens
-                self._counts["store"] += sequence.reuse.store_tokens
-                self._counts["coalesced_tokens"] += sequence.reuse.coalesced_tokens
-                self._counts["coalesced_requests"] += sequence.reuse.coalesced_tokens > 0
-                if sequence.reuse.lost_tokens:
-                    why = (sequence.reuse.limited_by, sequence.reuse.reason)
-                    self._lost[why] += sequence.reuse.lost_tokens
+                self._tallies.admitted(sequence.reuse)
 
     def _end_early(self) -> None:
         """Ends the requests that `abort` and `finish` named since the last step."""
@@ -353,7 +290,7 @@ class HybridEngine:
 
     def _forget(self, sequence: Sequence, reason: str) -> None:
         del self._sequences[sequence.ident]
-        self._outcomes[reason] += 1
+        self._tallies.outcomes[reason] += 1
 
     def _fail(self, error: BaseException) -> None:
         """The engine cannot go on: every request is told, and new ones are refused."""
@@ -393,16 +330,3 @@ class HybridEngine:
                     hint="give more device memory, or ask for fewer tokens",
                 )
         return replace(request, tokens=tokens.copy())
-
-
-def pool_uses(cache: PrefixCache, tier: Tier = Tier.DEVICE) -> tuple[PoolUse, ...]:
-    """Owners of all slots of a tier, with the bytes of one slot; nothing for a tier that is not there."""
-    bytes_of = {spec.name: spec.slot_bytes for spec in cache.components}
-    if tier is Tier.DEVICE:
-        uses = cache.uses()
-    else:
-        uses = cache.lower.host.uses() if cache.lower is not None and tier is Tier.HOST else ()
-    return tuple(
-        PoolUse(u.component, u.capacity, u.free, u.held, u.leased, u.private, bytes_of[u.component])
-        for u in uses
-    )

@@ -18,11 +18,12 @@ from graftline.cache.watch import Watch
 from graftline.components import Chunk, ComponentSpec, ReuseRule, Window
 from graftline.engine.api import EngineInfo
 from graftline.engine.config import EngineConfig
-from graftline.engine.engine import HybridEngine, pool_uses
+from graftline.engine.engine import HybridEngine
 from graftline.engine.layouts import ModelLayout, plan_layout
 from graftline.engine.measure import measure
 from graftline.engine.runner import Runner
 from graftline.engine.sizes import device_budget, longest_that_fits, share_out
+from graftline.engine.tallies import pool_uses
 from graftline.errors import ConfigError
 from graftline.plan import Tier
 from graftline.tiers.store.open import open_stores

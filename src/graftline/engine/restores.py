@@ -46,6 +46,7 @@ class Restore:
         prefetch: what the store was asked for.
         load: what the cache was asked for.
         asked_after: slots evicted when the cache was asked; None before.
+        dropped_after: sequences that had stopped running when its load gave way to a running one.
     """
 
     namespace: Namespace
@@ -55,6 +56,7 @@ class Restore:
     prefetch: Prefetch | None = None
     load: Load | None = None
     asked_after: int | None = None
+    dropped_after: int | None = None
 
     @property
     def fetching(self) -> bool:
@@ -83,12 +85,17 @@ class Restore:
 
 
 class Restores:
-    """The restores of all waiting sequences. Owned by the engine's thread."""
+    """The restores of all waiting sequences. Owned by the engine's thread.
+
+    Attributes:
+        stops: how many sequences have stopped running; told by the scheduler.
+    """
 
     def __init__(self, cache: PrefixCache) -> None:
         self._cache = cache
         self._restores: dict[int, Restore] = {}
         self._given_up: list[Load] = []
+        self.stops = 0
 
     @property
     def under_way(self) -> int:
@@ -145,6 +152,14 @@ class Restores:
                 restore.prefetch.release()
         return not restore.loading
 
+    def held_off(self, sequence: Sequence) -> bool:
+        """Whether a sequence's load gave way to running ones, and none of them has stopped since.
+
+        Loaded again now it would have to give way again.
+        """
+        restore = self._restores.get(sequence.ident)
+        return restore is not None and restore.dropped_after == self.stops
+
     def begun(self, sequence: Sequence, reused_tokens: int) -> Restored:
         """The sequence holds what it reuses by itself now; gives what came from below."""
         restore = self._restores.pop(sequence.ident, None)
@@ -170,13 +185,14 @@ class Restores:
     def make_room(self) -> bool:
         """Lets go of what has come for sequences that still wait; False when there was nothing.
 
-        They ask again when it is their turn.
+        They ask again when it is their turn and a running sequence has stopped.
         """
         ended = [restore for restore in self._restores.values() if restore.load and not restore.loading]
         for restore in ended:
             assert restore.load is not None
             restore.load.release()
             restore.load = restore.asked_after = None
+            restore.dropped_after = self.stops
         return bool(ended)
 
     # -- steps -----------------------------------------------------------------------------------------

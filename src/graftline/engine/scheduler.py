@@ -75,7 +75,11 @@ class Scheduler:
         for sequence in list(self.waiting):
             if not self._may_admit(plan) or self.preemptions != preempted:
                 break
-            if self._waits(sequence, plan) or not self.restores.ready(sequence):
+            if self._waits(sequence, plan):
+                continue
+            if self.running and self.restores.held_off(sequence):
+                break
+            if not self.restores.ready(sequence):
                 continue
             if not self._admit(sequence):
                 break
@@ -202,6 +206,7 @@ class Scheduler:
 
     def _stop(self, sequence: Sequence, *, keep: bool) -> None:
         self.running.remove(sequence)
+        self.restores.stops += 1
         cached, sequence.cached = sequence.cached, None
         if cached is not None and keep:
             cached.finish()

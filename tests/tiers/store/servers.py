@@ -65,7 +65,7 @@ class Server:
         self.command = [str(part) for part in command]
         self.name = Path(self.command[0]).name
         self.folder = folder
-        self._env = {**os.environ, **(env or {})}
+        self.env = {**os.environ, **(env or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -80,7 +80,7 @@ class Server:
         watched = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*watched, *self.command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env
+                [*watched, *self.command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env
             )
         until = time.monotonic() + START_SECONDS
         while not ready():

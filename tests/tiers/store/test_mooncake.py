@@ -145,6 +145,12 @@ first = reason()
 store.close()
 told(f"{first} {reason()} {len(_LEFT_OPEN) == 1}")
 """
+WRITES = """
+while True:
+    store.put(keys, values)
+    told("round")
+    store.remove(keys)
+"""
 
 
 @contextmanager
@@ -180,6 +186,27 @@ def test_two_processes_exchange_objects(mooncake):
         assert [answer_of(process, "go") for process in (one, two)] == ["read"] * 2
         assert [process.communicate("go\n", 60)[0] for process in (one, two)] == ["", ""]
         assert [process.returncode for process in (one, two)] == [0, 0]
+
+
+@pytest.mark.rule("B-24")
+def test_writers_that_are_killed(own_mooncake, opened):
+    """kill -9 in the middle of writes: what they left half done is missing, and can be written again."""
+    own_mooncake.master.command += ["-put_start_discard_timeout_sec=1", "-put_start_release_timeout_sec=2"]
+    store = opened(own_mooncake.up().url())
+    for _ in range(6):
+        with talking_to(WRITES, own_mooncake.url()) as process:
+            for _ in range(3):
+                assert answer_of(process) == "round"
+            process.kill()
+            process.wait()
+        right_or_missing(read(store, KEYS, SIZE))
+
+    def all_there() -> bool:
+        store.put(KEYS, VALUES)
+        return read(store, KEYS, SIZE) == VALUES
+
+    wait_until(all_there)
+    assert own_mooncake.figure("master_key_count") == 24
 
 
 def test_a_process_can_lend_its_own_memory(own_mooncake, opened):
@@ -297,11 +324,33 @@ def test_down_at_the_start_then_up_then_down_then_up_and_empty(own_mooncake, ope
         for name, call in calls(store).items():
             assert reason_of(call) == "down", name
     own_mooncake.start_master()  # it has forgotten everything; the nodes come back to it by themselves
+    wait_until(lambda: _answers(store))
     assert store.exists(KEYS) == [False] * 24
     wait_until(lambda: own_mooncake.lent_bytes() == 2 * 128 << 20)
     assert read(store, KEYS, SIZE) == [b""] * 24
     assert store.put(KEYS, VALUES) == [True] * 24
     assert read(store, KEYS, SIZE) == VALUES
+
+
+@pytest.mark.rule("B-24")
+def test_a_master_that_remembers_by_snapshots(own_mooncake, opened, tmp_path):
+    """It comes back with objects whose lease has not run out: right or missing, and writing goes on."""
+    (tmp_path / "snapshots").mkdir()
+    own_mooncake.master.command += [
+        "-enable_snapshot=true", "-enable_snapshot_restore=true", "-snapshot_interval_seconds=1",
+        "-snapshot_object_store_type=local", f"-snapshot_backup_dir={tmp_path}/snapshots",
+    ]  # fmt: skip
+    own_mooncake.master.env["MOONCAKE_SNAPSHOT_LOCAL_PATH"] = f"{tmp_path}/snapshots"
+    store = opened(own_mooncake.up().url())
+    assert store.put(KEYS, VALUES) == [True] * 24
+    wait_until(lambda: any(path.is_file() for path in (tmp_path / "snapshots").rglob("*")))
+    own_mooncake.master.kill()
+    own_mooncake.start_master()
+    wait_until(lambda: _answers(store))
+    right_or_missing(read(store, KEYS, SIZE))
+    fresh = key("after")
+    wait_until(lambda: _put(store, fresh, VALUES[0]))
+    wait_until(lambda: read(store, [fresh], SIZE) == VALUES[:1])
 
 
 @pytest.mark.rule("B-24")
@@ -372,7 +421,7 @@ def test_a_setup_that_fails(mooncake, opened):
     """A native client whose setup failed would end the process when it is called: it never is."""
     greedy = opened(mooncake.url(segment="100TB", prefix="greedy"))
     for _ in range(2):
-        for name, call in calls(greedy).items():
+        for name, call in list(calls(greedy).items())[:2]:
             with pytest.raises(StoreError, match="could not be set up") as caught:
                 call()
             assert caught.value.reason == "refused", name
@@ -399,6 +448,7 @@ def test_objects_larger_than_the_buffer_are_refused_one_by_one(mooncake, opened)
     large.clear()
 
 
+@pytest.mark.rule("B-23")
 def test_prefixes_are_apart(mooncake, opened):
     stores = [opened(mooncake.url(prefix=p)) for p in ("x", "x/y", "xzy", "x.y")]
     for store in stores:

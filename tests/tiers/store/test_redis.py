@@ -61,6 +61,7 @@ class TestUnixSocket(StoreConformance):
         store.close()
 
 
+@pytest.mark.rule("B-23")
 def test_clear_leaves_other_prefixes_and_foreign_keys_alone(redis_server):
     from redis import Redis  # noqa: PLC0415
 
@@ -120,6 +121,7 @@ def test_no_reply_outgrows_its_buffer(redis_server):
     store.close()
 
 
+@pytest.mark.rule("B-22")
 def test_a_full_server_that_will_not_evict(redis_program, tmp_path, caplog):
     server = RedisServer(redis_program, tmp_path, "--maxmemory", "16mb", "--maxmemory-policy", "noeviction")
     try:
@@ -193,9 +195,10 @@ def test_a_connection_that_the_server_closed_is_no_fault(own_redis):
     store.close()
 
 
+@pytest.mark.rule("B-21")
 def test_a_frozen_server_and_no_late_answer_after_it(own_redis):
     """What a frozen server says once it goes on belongs to nobody."""
-    store = open_redis(f"{own_redis.up().url}?timeout=0.2")
+    store = open_redis(f"{own_redis.up().url}?timeout=1")
     store.put(KEYS, VALUES)
     own_redis.freeze()
     for name, call in calls(store).items():
@@ -241,7 +244,7 @@ def test_a_server_that_dies_under_many_threads(own_redis):
 
 def test_calls_wait_for_a_connection_and_not_for_ever(own_redis):
     """More calls than connections: those beyond wait, for `timeout` at most."""
-    store = open_redis(f"{own_redis.up().url}?connections=1&timeout=0.3")
+    store = open_redis(f"{own_redis.up().url}?connections=1&timeout=1")
     own_redis.freeze()
     reasons: list[str] = []
     threads = [
@@ -276,6 +279,7 @@ def test_passwords(redis_program, tmp_path):
         server.remove()
 
 
+@pytest.mark.rule("B-22")
 def test_a_server_that_takes_no_writes(own_redis):
     from redis import Redis  # noqa: PLC0415
 

@@ -103,6 +103,12 @@ impl Model {
         })
     }
 
+    /// Pages that a component holds in the namespaces chosen.
+    pub fn count_within(&self, component: usize, chosen: impl Fn(u8) -> bool) -> u64 {
+        let held = self.held.iter().filter(|(path, slots)| chosen(path[0]) && slots[component].is_some());
+        held.count() as u64
+    }
+
     /// Pages of all known paths, each counted once.
     pub fn path_pages(&self) -> u64 {
         let ends = self.held.keys().chain(self.leases.iter().map(|lease| &lease.path));

@@ -210,12 +210,24 @@ impl Player {
     fn evict(&mut self, bytes: &mut Bytes) {
         let component = bytes.below(self.model.rules.len());
         let wanted = bytes.below(12) as u64;
-        let freed = self.tree.evict(component, wanted);
-        let left = freed.slots[component].len() as u64;
-        self.forget(&freed.slots);
+        let within = [None, Some(0), Some(1), Some(2)][bytes.below(4)]; // of the last nothing is ever known
+        let others = self.model.count_within(component, |number| Some(number) != within);
+        let freed = self.evict_some(component, wanted, within);
+        let left = freed[component].len() as u64;
+        self.forget(&freed);
         assert!(left <= wanted);
+        if within.is_some() {
+            assert_eq!(self.model.count_within(component, |number| Some(number) != within), others);
+        }
         if left < wanted {
-            assert!(self.tree.evict(component, 1).slots[component].is_empty(), "all that may leave left");
+            assert!(self.evict_some(component, 1, within)[component].is_empty(), "all that may leave left");
+        }
+    }
+
+    fn evict_some(&mut self, component: usize, wanted: u64, within: Option<u8>) -> Vec<Vec<i32>> {
+        match within {
+            Some(number) => self.tree.evict_within(component, wanted, &space(number)).slots,
+            None => self.tree.evict(component, wanted).slots,
         }
     }
 
@@ -261,6 +273,10 @@ impl Player {
         for (component, pool) in stats.pools.iter().enumerate() {
             assert_eq!((pool.held_pages, pool.leased_pages), self.model.count(component));
             assert!(pool.dead_pages <= pool.held_pages);
+            for number in 0..3 {
+                let held = self.model.count_within(component, |other| other == number);
+                assert_eq!(self.tree.held_pages(component, &space(number)), held);
+            }
         }
     }
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RPC_FAIL, RPC_TIMEOUT, NO_ROOM = -900, -901, -200
-_PROBE_SECONDS = 1.0
+_PROBE_SECONDS = 2.0
 _ALIGN_BYTES = 4096
 _LEFT_OPEN: list[object] = []
 """Clients that could not be closed, with the memory that they may still write to."""
