@@ -1,9 +1,9 @@
 """Orders of eviction, compared through the engine: time to the first token of agents that share a device.
 
-The requests of a recorded run of many coding agents, in the order in which they came, with lengths scaled down
-to what this machine can compute. The same requests go to one server for each policy; its pools hold a share of
-the working set. Requests are sent one after another, so the time to the first token is that of loading and
-computing.
+The requests of a recorded run of many coding agents, in the order in which they came, with lengths scaled
+down to what this machine can compute. The same requests go to one server for each policy; its pools hold a
+share of the working set. Requests are sent one after another, so the time to the first token is that of
+loading and computing.
 """
 
 from __future__ import annotations

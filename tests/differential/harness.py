@@ -135,10 +135,6 @@ class Harness:
         return Everyone(tuple(result.lease for result in done.results))
 
     def evict(self, component: str, slots: int, namespace: Namespace | None) -> Freed:
-        if not all(hasattr(core, "held_pages") for core in self.cores):
-            freed = self.each(lambda core, _: core.evict(component, slots), plain_freed)
-            assert freed is not None
-            return freed.first
         freed = self.each(lambda core, _: core.evict(component, slots, namespace), plain_freed)
         assert freed is not None
         return freed.first
@@ -205,8 +201,6 @@ class Harness:
 
     def held_by_namespace(self, core: TreeCore) -> list[int]:
         """Pages of every component in every namespace."""
-        if not all(hasattr(core, "held_pages") for core in self.cores):
-            return []
         return [core.held_pages(name, space) for name in self.names for space in NAMESPACES]
 
     def held_keys(self) -> dict[str, set[bytes]]:

@@ -219,3 +219,19 @@ def test_what_a_leader_has_computed_already_is_shared_where_that_is_enough(famil
         for prompt, outcome in zip((first, second), outcomes, strict=True):
             assert_greedy(family, [prompt], [outcome], 2)
         client.assert_idle_and_whole()
+
+
+@pytest.mark.rule("X-7")
+@pytest.mark.rule("C-8")
+@pytest.mark.parametrize("family", ["qwen3_5", "inkling", "mamba"])
+def test_followers_go_on_when_no_checkpoint_could_be_kept(family: str) -> None:
+    """Others hold the states that the leader would need to keep one: each follower waits once at most."""
+    others, prompt = [random_prompt(seed, 9) for seed in range(2, 5)], random_prompt(1, 41)
+    with serving(family, slots={"full": 300, "swa": 300, "state": 5}, chunk_tokens=8) as client:
+        with client.engine._changed:
+            pending = [client.submit(other, 60) for other in others]
+            waiting = [client.submit(prompt, 3) for _ in range(4)]
+        assert_greedy(family, [prompt] * 4, [request.wait() for request in waiting], 3)
+        assert_greedy(family, others, [request.wait() for request in pending], 60)
+        assert client.engine.stats().skipped_checkpoints > 0
+        client.assert_idle_and_whole()

@@ -293,7 +293,7 @@ def test_a_larger_page_finds_what_single_tokens_find_rounded_down(sketch, seed: 
 def test_every_boundary_is_valid_and_none_deeper_is(composition: Composition) -> None:
     """Without the oracle: what is held is read off the events, what is needed off the rules (R-1)."""
     for core_type in core_types(own=composition.own):
-        tree = Sketch(core_type, composition.rules, composition.page_tokens, composition.policy())
+        tree = Sketch(core_type, composition.rules, composition.page_tokens)
         grow_and_check(tree, composition)
 
 

@@ -33,6 +33,7 @@ impl Tree {
     ) -> Freed {
         let mut harvest = self.harvest();
         let mut missing = wanted;
+        self.refresh(component);
         while missing > 0 {
             let Some((node, key)) = first(self) else { break };
             if key.live && self.is_spared(node, component) {

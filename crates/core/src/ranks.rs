@@ -3,8 +3,12 @@
 //! Plain recency is not asked: nothing but the last tick is kept for it.
 
 use crate::node::NodeId;
-use crate::policy::Usage;
+use crate::policy::{Passage, Usage};
+use crate::sessions::Frontier;
 use crate::tree::Tree;
+
+/// Of the candidates of a component, so many are asked a call of evict, on the mean, by policies that age.
+const REFRESHES: usize = 16;
 
 /// What is kept of a holding for a policy that asks for more than recency.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +22,7 @@ pub(crate) struct Known {
 
 impl Known {
     fn nothing(component: usize) -> Self {
-        let usage = Usage { component: component as u32, ..Usage::default() };
+        let usage = Usage { component: component as u32, scale_s: 1.0, ..Usage::default() };
         Self { usage, stale: false, asked: false }
     }
 }
@@ -131,5 +135,65 @@ impl Tree {
             known.usage.rank = rank;
         }
         is_more
+    }
+
+    /// Counts a call of evict, for a policy that ages, and asks about all candidates when it is time (rule P-7).
+    pub(crate) fn refresh(&mut self, component: usize) {
+        if !self.policy_ages {
+            return;
+        }
+        let pool = &mut self.pools[component];
+        pool.evictions += 1;
+        if pool.evictions * REFRESHES < pool.candidates.len() {
+            return;
+        }
+        pool.evictions = 0;
+        let nodes: Vec<NodeId> = pool.candidates.entries().map(|entry| entry.node()).collect();
+        for node in nodes {
+            self.ask(node, component);
+            self.move_candidate(node, component);
+        }
+    }
+
+    /// Asks a policy that ages anew about a node that has no nodes below it any more (rule P-7).
+    pub(crate) fn ask_exposed(&mut self, node: NodeId) {
+        if self.policy_ages && self.nodes[node].children == 0 {
+            for component in 0..self.components.len() {
+                if !self.holding(node, component).is_empty() {
+                    self.ask(node, component);
+                }
+            }
+        }
+    }
+
+    /// Tells a policy that ages that a session came back, and of all that lies on its path (rule P-8).
+    pub(crate) fn tell_passage(&mut self, session: u64, from: Option<Frontier>, to: Frontier) {
+        let meeting = from.map(|from| (from.node, self.meeting(from.node, to.node)));
+        let parted = meeting.filter(|&(node, meeting)| meeting != Some(node));
+        let kept_pages = parted.map(|(_, meeting)| meeting.map_or(0, |node| self.nodes[node].end()));
+        let is_new =
+            (0..self.components.len()).all(|component| self.known_of(to.node, component).usage.uses < 2);
+        let answer_pages = if is_new { self.nodes[to.node].pages } else { 0 };
+        self.policy.registered(&Passage { session, pages: to.boundary, kept_pages, answer_pages });
+        for component in 0..self.components.len() {
+            for (step, _) in self.referenced(to, component, None) {
+                if !self.holding(step, component).is_empty() {
+                    let known = &mut self.known[step.index() * self.components.len() + component];
+                    self.policy.passed(&mut known.usage);
+                    known.stale = true;
+                }
+            }
+        }
+        self.policy.settled();
+    }
+
+    /// Deepest node above or at both of two nodes; none in different namespaces.
+    fn meeting(&self, one: NodeId, other: NodeId) -> Option<NodeId> {
+        let (mut one, mut other) = (one, other);
+        while one != other {
+            let deeper = if self.nodes[one].end() >= self.nodes[other].end() { &mut one } else { &mut other };
+            *deeper = self.nodes[*deeper].parent?;
+        }
+        Some(one)
     }
 }

@@ -220,6 +220,7 @@ impl Tree {
             return Err(Error::config(message));
         }
         self.sessions.now_s = self.sessions.now_s.max(now_s);
+        self.policy.set_time(self.sessions.now_s);
         let mut closed = Vec::new();
         while let Some(id) = self.sessions.expired() {
             closed.push(self.close(id));
@@ -275,6 +276,10 @@ impl Tree {
         let (node, boundary) = (lease.node, lease.boundary);
         let Some(id) = self.sessions.table.find(session) else { return Ok(false) };
         self.sessions.renew(id);
+        if self.policy_ages {
+            let from = self.sessions.table[id].frontier;
+            self.tell_passage(session.to_bits(), from, Frontier { node, boundary });
+        }
         self.move_frontier(id, (boundary > 0).then_some(Frontier { node, boundary }));
         Ok(true)
     }
@@ -307,6 +312,7 @@ impl Tree {
 
     fn close(&mut self, id: Id) -> Arc<str> {
         self.move_frontier(id, None);
+        self.policy.closed(self.sessions.table.handle(id).to_bits());
         self.sessions.forget(id)
     }
 }

@@ -103,6 +103,7 @@ impl Tree {
         self.path_pages -= u64::from(gone.pages);
         let parent = gone.parent.expect("a root is removed otherwise");
         self.lift_frontiers(node, parent);
+        self.ask_exposed(parent);
         self.rank_node(parent);
         parent
     }

@@ -51,6 +51,8 @@ pub(crate) struct Counters {
 pub(crate) struct Pool {
     pub(crate) candidates: Candidates,
     pub(crate) counters: Counters,
+    /// Calls of evict since all candidates were asked (rule P-7).
+    pub(crate) evictions: usize,
 }
 
 /// How a tree is set up.
@@ -90,6 +92,7 @@ pub struct Tree {
     pub(crate) page_tokens: u32,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) policy_is_recency: bool,
+    pub(crate) policy_ages: bool,
     pub(crate) record_events: bool,
     pub(crate) tier: Tier,
     pub(crate) nodes: Arena<Node>,
@@ -141,6 +144,7 @@ impl Tree {
             components,
             page_tokens,
             policy_is_recency: policy.is_recency(),
+            policy_ages: policy.ages(),
             policy,
             record_events,
             tier,

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use graftline_core::{Component, GivenRun, Handle, KnownPath, Lease, Namespace, Rule, Settings, Tree};
+use graftline_core::policy::make_policy;
+use graftline_core::{Component, GivenRun, Handle, Hints, KnownPath, Lease, Namespace, Rule, Settings, Tree};
 use proptest::prelude::*;
 
 const PAGE: usize = 2;
@@ -19,6 +20,22 @@ struct Model {
     pages: BTreeMap<Tokens, Vec<Option<i32>>>,
     /// Boundary of each lease that is out, and the components that it still protects.
     leases: Vec<(Handle, Tokens, Vec<bool>)>,
+    /// The one idle longest first.
+    sessions: Vec<OpenSession>,
+    now_s: f64,
+}
+
+const SESSION_TTL_S: f64 = 8.0;
+const SESSIONS_MAX: usize = 3;
+
+#[derive(Clone)]
+struct OpenSession {
+    name: String,
+    handle: Handle,
+    last_s: f64,
+    /// What is left of the path to its frontier, and the boundary that was registered.
+    path: Tokens,
+    boundary: usize,
 }
 
 impl Model {
@@ -62,6 +79,8 @@ impl Model {
             let leased = self.leases.iter().any(|(_, end, _)| *end == path);
             if !below && !leased && self.pages[&path].iter().all(Option::is_none) {
                 self.pages.remove(&path);
+                let at_end = self.sessions.iter_mut().filter(|session| session.path == path);
+                at_end.for_each(|session| session.path.truncate(path.len() - PAGE));
             }
         }
     }
@@ -74,6 +93,49 @@ impl Model {
     }
 }
 
+impl Model {
+    /// Takes a session out, to be put back as the one heard of last.
+    fn take_session(&mut self, name: &str) -> Option<OpenSession> {
+        let place = self.sessions.iter().position(|session| session.name == name)?;
+        Some(self.sessions.remove(place))
+    }
+
+    /// Pages to which sessions refer, each counted for each session and component.
+    fn referenced_pages(&self) -> usize {
+        let of = |session: &OpenSession, component| {
+            (session.path.len() / PAGE).saturating_sub(self.first_page(component, session.boundary))
+        };
+        let components = 0..self.rules.len();
+        components.map(|c| self.sessions.iter().map(|session| of(session, c)).sum::<usize>()).sum()
+    }
+}
+
+/// From the lines of a dump: the pages to which sessions refer, counted as the model does, and for each session
+/// with a frontier how many pages lie before it.
+fn told_by(dump: &str) -> (usize, Vec<usize>) {
+    let (mut referenced, mut frontiers) = (0, Vec::new());
+    for line in dump.lines().filter(|line| line.starts_with("  ")) {
+        let mut words = line.split_whitespace();
+        let place = words.next().and_then(|place| place.split_once("..")).expect("a place");
+        let end: usize = place.1.parse().expect("a number");
+        while let Some(word) = words.next() {
+            if word == "sessions" {
+                let count = words.next().and_then(|count| count.parse().ok()).expect("a number");
+                frontiers.extend(std::iter::repeat_n(end, count));
+            }
+            if word == "references" {
+                for (first, count) in words.by_ref().map_while(|place| place.split_once('x')) {
+                    let (first, count): (usize, usize) =
+                        (first.parse().expect("a number"), count.parse().expect("a number"));
+                    referenced += count * (end - first);
+                }
+            }
+        }
+    }
+    frontiers.sort_unstable();
+    (referenced, frontiers)
+}
+
 struct Both {
     tree: Tree,
     model: Model,
@@ -82,10 +144,17 @@ struct Both {
 }
 
 impl Both {
-    fn new(rules: &[Rule]) -> Self {
+    fn new(rules: &[Rule], policy: &str) -> Self {
         let component = |(index, &rule): (usize, &Rule)| Component { name: format!("c{index}"), rule };
         let components = rules.iter().enumerate().map(component).collect();
-        let settings = Settings { page_tokens: PAGE as u32, record_events: true, ..Settings::default() };
+        let settings = Settings {
+            page_tokens: PAGE as u32,
+            policy: make_policy(policy).expect("a known name"),
+            record_events: true,
+            session_ttl_s: SESSION_TTL_S,
+            max_sessions: SESSIONS_MAX,
+            ..Settings::default()
+        };
         let tree = Tree::new(components, settings).expect("good settings");
         let model = Model { rules: rules.to_vec(), ..Model::default() };
         Self { tree, model, space: Namespace::default(), next_slot: 0 }
@@ -200,6 +269,64 @@ impl Both {
         self.tree.release_components(*handle, names.iter().map(String::as_str)).expect("known names");
     }
 
+    fn open(&mut self, name: &str) -> Handle {
+        let handle = self.tree.open_session(name, Hints::default()).expect("good hints");
+        let mut session = self.model.take_session(name).unwrap_or_else(|| OpenSession {
+            name: name.to_owned(),
+            handle,
+            last_s: 0.0,
+            path: Tokens::new(),
+            boundary: 0,
+        });
+        assert_eq!(session.handle, handle, "the same session");
+        session.last_s = self.model.now_s;
+        if self.model.sessions.len() == SESSIONS_MAX {
+            self.model.sessions.remove(0);
+        }
+        self.model.sessions.push(session);
+        handle
+    }
+
+    /// A request of a session ends; of one that was closed it changes nothing.
+    fn register(&mut self, name: &str, pick: usize, closed_before: bool) {
+        let handle = self.open(name);
+        if closed_before {
+            assert!(self.tree.close_session(name));
+            self.model.take_session(name);
+        }
+        let count = self.model.leases.len().max(1);
+        let Some((lease, end, _)) = self.model.leases.get(pick % count) else { return };
+        let (path, boundary) = (end.clone(), end.len() / PAGE);
+        assert_eq!(self.tree.register(handle, *lease), Ok(!closed_before));
+        if let Some(session) = self.model.take_session(name) {
+            self.model.sessions.push(OpenSession { path, boundary, ..session });
+        }
+    }
+
+    fn fork(&mut self, source: &str, target: &str) {
+        let found = self.model.sessions.iter().find(|session| session.name == source).cloned();
+        let forked = self.tree.fork_session(source, target);
+        assert_eq!(forked.is_ok(), found.is_some());
+        if let (Ok(_), Some(OpenSession { path, boundary, .. })) = (forked, found) {
+            self.open(target);
+            let session = self.model.take_session(target).expect("it was opened just now");
+            self.model.sessions.push(OpenSession { path, boundary, ..session });
+        }
+    }
+
+    fn close(&mut self, name: &str) {
+        assert_eq!(self.tree.close_session(name), self.model.take_session(name).is_some());
+    }
+
+    fn pass_time(&mut self, seconds: f64) {
+        self.model.now_s += seconds.max(0.0);
+        let told = self.tree.set_time(self.model.now_s + seconds.min(0.0)).expect("a finite time");
+        let now_s = self.model.now_s;
+        let is_idle = |session: &mut OpenSession| now_s - session.last_s > SESSION_TTL_S;
+        let idle: Vec<String> = self.model.sessions.extract_if(.., is_idle).map(|gone| gone.name).collect();
+        assert_eq!(told.iter().map(|name| &**name).collect::<Vec<_>>(), idle);
+    }
+
     fn evict(&mut self, component: usize, wanted: u64) {
         let component = component % self.model.rules.len();
         let freed = self.tree.evict(component, wanted);
@@ -218,6 +345,14 @@ impl Both {
         self.model.tidy();
         self.tree.check().expect("no contradiction");
         let stats = self.tree.stats();
+        assert_eq!(stats.sessions, self.model.sessions.len());
+        let ends = self.model.sessions.iter().map(|session| session.path.len() / PAGE);
+        let mut ends: Vec<usize> = ends.filter(|&end| end > 0).collect();
+        ends.sort_unstable();
+        assert_eq!(told_by(&self.tree.dump()), (self.model.referenced_pages(), ends));
+        let held: Vec<u64> =
+            (0..stats.pools.len()).map(|component| self.tree.held_pages(component, &self.space)).collect();
+        assert_eq!(held, stats.pools.iter().map(|pool| pool.held_pages).collect::<Vec<_>>());
         assert_eq!(stats.path_pages as usize, self.model.pages.len());
         for (component, pool) in stats.pools.iter().enumerate() {
             let held: Vec<&Tokens> = self
@@ -253,6 +388,10 @@ enum Step {
     Release(usize),
     ReleaseComponents(usize, u32),
     Evict(usize, u64),
+    Register { name: u8, pick: usize, closed_before: bool },
+    Fork(u8, u8),
+    Close(u8),
+    PassTime(i8),
 }
 
 fn step(kinds: u8) -> impl Strategy<Value = Step> {
@@ -265,6 +404,11 @@ fn step(kinds: u8) -> impl Strategy<Value = Step> {
         2 => (0..8_usize).prop_map(Step::Release),
         1 => (0..8_usize, 0..8_u32).prop_map(|(pick, mask)| Step::ReleaseComponents(pick, mask)),
         3 => (0..3_usize, 0..9_u64).prop_map(|(component, wanted)| Step::Evict(component, wanted)),
+        2 => (0..5_u8, 0..8_usize, prop::bool::weighted(0.1))
+            .prop_map(|(name, pick, closed_before)| Step::Register { name, pick, closed_before }),
+        1 => (0..5_u8, 0..5_u8).prop_map(|(source, target)| Step::Fork(source, target)),
+        1 => (0..5_u8).prop_map(Step::Close),
+        1 => (-2..5_i8).prop_map(Step::PassTime),
     ]
 }
 
@@ -273,8 +417,9 @@ fn tokens_of(path: &[u8]) -> Tokens {
     path.iter().flat_map(|&kind| [u32::from(kind / 2), u32::from(kind % 2)]).collect()
 }
 
-fn play(rules: &[Rule], steps: Vec<Step>) {
-    let mut both = Both::new(rules);
+fn play(rules: &[Rule], policy: &str, steps: Vec<Step>) {
+    let mut both = Both::new(rules, policy);
+    let name = |number: u8| format!("s{number}");
     for step in steps {
         match step {
             Step::Lease { path, limit } => both.lease(&tokens_of(&path), limit),
@@ -285,6 +430,12 @@ fn play(rules: &[Rule], steps: Vec<Step>) {
             Step::Release(pick) => both.release(pick),
             Step::ReleaseComponents(pick, mask) => both.release_components(pick, mask),
             Step::Evict(component, wanted) => both.evict(component, wanted),
+            Step::Register { name: number, pick, closed_before } => {
+                both.register(&name(number), pick, closed_before);
+            }
+            Step::Fork(source, target) => both.fork(&name(source), &name(target)),
+            Step::Close(number) => both.close(&name(number)),
+            Step::PassTime(seconds) => both.pass_time(f64::from(seconds)),
         }
         both.check();
     }
@@ -307,17 +458,25 @@ fn any_rules() -> impl Strategy<Value = Vec<Rule>> {
     ])
 }
 
+fn any_policy() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["lru", "lfu(3)", "slru", "priority", "session", "session(cost)", "cost"])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_tree_does_as_the_model(rules in any_rules(), steps in prop::collection::vec(step(3), 1..60)) {
-        play(&rules, steps);
+    fn the_tree_does_as_the_model(
+        rules in any_rules(), policy in any_policy(), steps in prop::collection::vec(step(3), 1..60)
+    ) {
+        play(&rules, policy, steps);
     }
 
     /// With many kinds of pages nodes have many children, which the index finds.
     #[test]
-    fn nodes_with_many_children_do_as_the_model(rules in any_rules(), steps in prop::collection::vec(step(24), 1..80)) {
-        play(&rules, steps);
+    fn nodes_with_many_children_do_as_the_model(
+        rules in any_rules(), policy in any_policy(), steps in prop::collection::vec(step(24), 1..80)
+    ) {
+        play(&rules, policy, steps);
     }
 }

@@ -11,6 +11,7 @@ from graftline.cache.history import Moment
 from graftline.cache.level import Level, PoolUse
 from graftline.cache.load import Load
 from graftline.cache.lower import HostConfig, LowerTiers
+from graftline.cache.news import News
 from graftline.cache.placement import EVERYWHERE, Placement
 from graftline.cache.prefetch import Prefetch
 from graftline.cache.request import CachedRequest
@@ -157,7 +158,9 @@ class PrefixCache:
         opened = None if session is None else OpenSession(self._levels, session)
         number = next(self._requests)
         moment = Moment(label or str(number), number, session.name if session else "", self._now_s)
-        return CachedRequest(self, moment, key, namespace or Namespace(), use_cache, marks, opened)
+        namespace = namespace or Namespace()
+        news = News(self, moment, namespace, opened)
+        return CachedRequest(self, key, namespace, use_cache, marks, news)
 
     def start_watch(self, watch: Watch) -> None:
         """Remembers what becomes of pages from now on, so that requests can be explained (rule C-11).

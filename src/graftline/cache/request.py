@@ -19,11 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graftline.cache.backup import Kept
-from graftline.cache.history import Moment
-from graftline.cache.sessions import OpenSession
+from graftline.cache.news import News
 from graftline.cache.table import PageTable
-from graftline.cache.watch import Forgotten
 from graftline.errors import CapacityError, ConfigError, GraftlineError
 from graftline.key import Namespace, Tokens, TokensLike, as_tokens
 from graftline.plan import Held, Match, Slots
@@ -52,16 +49,14 @@ class CachedRequest:
     def __init__(
         self,
         cache: PrefixCache,
-        moment: Moment,
         prompt: Tokens,
         namespace: Namespace,
         use_cache: bool,
         marks: Sequence[int],
-        session: OpenSession | None = None,
+        news: News,
     ) -> None:
         self._cache = cache
-        self._moment = moment
-        self._session = session
+        self._news = news
         self._page = cache.page_tokens
         self.namespace = namespace
         self.use_cache = use_cache
@@ -77,7 +72,7 @@ class CachedRequest:
         self._leaving: dict[str, Slots] = {}
         limit = len(prompt) - 1 if use_cache else 0
         self.match: Match = cache.core.match(namespace, prompt, limit)
-        self.forgotten = self._explain(prompt)
+        self.forgotten = news.matched(prompt, self.match) if use_cache else None
         self._lease = cache.core.lease(self.match)
         self.reused_tokens = self._lease.boundary_tokens
         self.computed_tokens = self.reused_tokens
@@ -89,7 +84,7 @@ class CachedRequest:
         except BaseException:
             self.abort()
             raise
-        self._tell_kept(self.reused_tokens)
+        news.kept(self._tokens[: self.reused_tokens])
 
     # -- what an engine reads ------------------------------------------------------------------------
 
@@ -166,7 +161,7 @@ class CachedRequest:
             first = max(table.pages, self.computed_tokens // self._page)
             if end > first:
                 table.set(first, self._cache.allocate(spec.name, end - first, self.namespace), own=True)
-        self._cache.tell_watch(self._moment)
+        self._news.happened()
 
     def advance(self, to_tokens: int) -> None:
         """Tells that all tokens before `to_tokens` are computed; keeps and gives back what is due.
@@ -190,7 +185,7 @@ class CachedRequest:
             elif self._cache.placement.answer and to_tokens >= (self._held_back or self.prompt_tokens):
                 self._keep_states(to_tokens)
         self._leave_behind()
-        self._cache.tell_watch(self._moment)
+        self._news.happened()
 
     def finish(self) -> None:
         """Ends the request and keeps what it computed, up to its last whole page (rules C-2, C-7)."""
@@ -201,8 +196,8 @@ class CachedRequest:
                 if self._kept_boundary == boundary:
                     self._leaving, self._kept = self._kept, {}
                 self._keep(boundary)
-            if self.use_cache and self._session is not None:
-                self._session.register(self._cache.device, self._lease)
+            if self.use_cache:
+                self._news.completed(self._lease)
         finally:
             self.abort()
 
@@ -219,7 +214,7 @@ class CachedRequest:
                 self._cache.ledgers[name].give_back(slots)
             states.clear()
         self._cache.core.release(self._lease)
-        self._cache.tell_watch(self._moment)
+        self._news.happened()
 
     def __enter__(self) -> CachedRequest:
         return self
@@ -293,22 +288,7 @@ class CachedRequest:
         self._take_over(start, end)
         names = [spec.name for spec in self._stateful]
         self._cache.core.release_components(self._lease, names)
-        self._tell_kept(boundary)
-
-    def _explain(self, prompt: Tokens) -> Forgotten | None:
-        """Why the match is what it is, while it can be known (rule C-11)."""
-        watch = self._cache.watch
-        if watch is None or not self.use_cache:
-            return None
-        self._cache.tell_watch(self._moment)
-        told = watch.explain(self._cache.device, self.namespace, prompt, self.match, self._moment)
-        return watch.forgotten(told)
-
-    def _tell_kept(self, boundary: int) -> None:
-        """Tells the tiers below of a boundary that is reused or kept (rule H-5)."""
-        if boundary and self._cache.lower is not None:
-            tokens = self._tokens[:boundary].copy()
-            self._cache.lower.kept(Kept(self.namespace, tokens, self._moment.number, self._session))
+        self._news.kept(self._tokens[:boundary])
 
     def _hand_over(self, adopted: Mapping[str, Sequence[Held]]) -> None:
         """Books what the tree adopted; a state that it already had is given back."""

@@ -10,8 +10,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from graftline.components import ComponentSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A request of a session that was registered (rule P-8).
+
+    Attributes:
+        session: its handle.
+        pages: length of its path.
+        kept_pages: how many pages of the session's path before are on it; None when that is not known,
+            since nothing, or only pages on this path, is left of the path before.
+        answer_pages: pages that the last insertion made, when the boundary is their end.
+    """
+
+    session: int
+    pages: int
+    kept_pages: int | None
+    answer_pages: int
 
 
 class Usage:
@@ -29,20 +48,29 @@ class Usage:
         sessions: how many sessions refer to a page of the run (rule S-3).
         start_page, end_page: place of the node at the last use, half-open.
         children: nodes right below the node at the last use.
+        passes, parties, session, since_s, chance, scale_s, gap_root, gaps: like `weight`, for those that age.
     """
 
     __slots__ = (
         "asked",
+        "chance",
         "children",
         "component",
         "end_page",
+        "gap_root",
+        "gaps",
         "last_s",
         "last_tick",
         "level",
+        "parties",
+        "passes",
         "priority",
         "rank",
         "return_s",
+        "scale_s",
+        "session",
         "sessions",
+        "since_s",
         "stale",
         "start_page",
         "uses",
@@ -63,6 +91,9 @@ class Usage:
         self.start_page = 0
         self.end_page = 0
         self.children = 0
+        self.passes = self.parties = self.session = 0
+        self.since_s = self.chance = self.gap_root = self.gaps = 0.0
+        self.scale_s = 1.0
         self.stale = False  # a hint changed, the policy is to be asked again (rule P-3)
         self.asked = False  # `rerank` was asked since the last rank (rule P-4)
 
@@ -81,6 +112,8 @@ class EvictionPolicy(ABC):
     """
 
     name: str
+    ages = False
+    """Whether ranks change as time goes by and sessions come back (rules P-7, P-8)."""
 
     @property
     def text(self) -> str:
@@ -110,3 +143,23 @@ class EvictionPolicy(ABC):
     def rerank(self, usage: Usage, now_s: float, clock: int) -> float:
         """Asked once after each rank, when the run is the next to leave; more than its rank spares it."""
         return usage.rank
+
+    def set_time(self, now_s: float) -> None:
+        """Tells the time to a policy that ages."""
+        return
+
+    def registered(self, passage: Passage) -> None:
+        """Tells a policy that ages that a session came back; `passed` follows for every run on its path."""
+        return
+
+    def passed(self, usage: Usage) -> None:
+        """Tells a policy that ages of a run on the path registered just now; it is asked its rank then."""
+        return
+
+    def settled(self) -> None:
+        """Tells a policy that ages that it was told of all runs of the path."""
+        return
+
+    def closed(self, session: int) -> None:
+        """Tells a policy that ages that a session was closed."""
+        return

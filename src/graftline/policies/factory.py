@@ -7,22 +7,30 @@ import re
 from graftline.errors import ConfigError
 from graftline.policies.base import EvictionPolicy
 from graftline.policies.cost import Cost
+from graftline.policies.gittins import Gittins
 from graftline.policies.lfu import Lfu
 from graftline.policies.lru import Lru
 from graftline.policies.priority import Priority
 from graftline.policies.session import Session
 from graftline.policies.slru import Slru
 
-POLICIES = ("lru", "lfu", "slru", "priority", "session", "cost")
-PLAIN: dict[str, type[EvictionPolicy]] = {"lru": Lru, "priority": Priority, "cost": Cost}
+POLICIES = ("lru", "lfu", "slru", "priority", "session", "cost", "gittins")
+PLAIN: dict[str, type[EvictionPolicy]] = {
+    "lru": Lru,
+    "priority": Priority,
+    "cost": Cost,
+    "gittins": Gittins,
+}
 COUNTED: dict[str, type[Lfu] | type[Slru]] = {"lfu": Lfu, "slru": Slru}
 FORM = re.compile(r"([a-z]+)(?:\((.+)\))?")
-HINT = "choose lru, lfu, lfu(ticks), slru, slru(uses), priority, cost, session or session(one of these)"
+HINT = (
+    "choose lru, lfu, lfu(ticks), slru, slru(uses), priority, cost, gittins, session or session(one of these)"
+)
 
 
 def make_policy(text: str) -> EvictionPolicy:
-    """A new policy: `lru`, `lfu`, `lfu(ticks)`, `slru`, `slru(uses)`, `priority`, `cost`, `session` or
-    `session(base)`; the base of `session` is `lru` where none is told.
+    """A new policy: `lru`, `lfu`, `lfu(ticks)`, `slru`, `slru(uses)`, `priority`, `cost`, `gittins`,
+    `session` or `session(base)`; the base of `session` is `lru` where none is told.
 
     Raises:
         ConfigError: another text, or a number that the policy cannot take.

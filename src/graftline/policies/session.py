@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graftline.components import ComponentSpec
-from graftline.policies.base import EvictionPolicy, Usage
+from graftline.policies.base import EvictionPolicy, Passage, Usage
 
 BASE_LEVELS = 1 << 20
 """Levels of the base policy; higher ones count as the highest."""
@@ -22,6 +22,7 @@ class Session(EvictionPolicy):
 
     def __init__(self, base: EvictionPolicy) -> None:
         self.base = base
+        self.ages = base.ages
 
     @property
     def text(self) -> str:
@@ -47,3 +48,23 @@ class Session(EvictionPolicy):
     def rerank(self, usage: Usage, now_s: float, clock: int) -> float:
         """The base policy's answer."""
         return self.base.rerank(usage, now_s, clock)
+
+    def set_time(self, now_s: float) -> None:
+        """Tells the base policy."""
+        self.base.set_time(now_s)
+
+    def registered(self, passage: Passage) -> None:
+        """Tells the base policy."""
+        self.base.registered(passage)
+
+    def passed(self, usage: Usage) -> None:
+        """Tells the base policy."""
+        self.base.passed(usage)
+
+    def settled(self) -> None:
+        """Tells the base policy."""
+        self.base.settled()
+
+    def closed(self, session: int) -> None:
+        """Tells the base policy."""
+        self.base.closed(session)

@@ -12,7 +12,7 @@ from graftline.tree.boundaries import run_start
 from graftline.tree.events import record_removed
 from graftline.tree.liveness import Evictable, evictable, rank_holding, reconsider, reconsider_below
 from graftline.tree.node import NO_SLOTS, Holding, Node
-from graftline.tree.ranks import is_spared
+from graftline.tree.ranks import ask, is_refresh_due, is_spared
 from graftline.tree.split import prune
 from graftline.tree.state import KIND, LIVE, NODE, Candidate, State, candidates_of, holding_of, is_valid
 
@@ -43,6 +43,8 @@ def evict(state: State, component: int, wanted: int, namespace: Namespace | None
     """
     harvest = Harvest(state)
     missing = wanted
+    if is_refresh_due(state, component):
+        refresh(state, component)
     while missing > 0:
         candidate = coldest(state, component, candidates_of(state, component, namespace))
         if candidate is None:
@@ -53,6 +55,15 @@ def evict(state: State, component: int, wanted: int, namespace: Namespace | None
         else:
             missing -= evict_from(state, node, component, missing, harvest)
     return harvest.freed()
+
+
+def refresh(state: State, component: int) -> None:
+    """Asks about all candidates of a component (rule P-7). Cost: O(candidates log candidates)."""
+    found = [entry for entry in state.candidates[component] if is_valid(state, component, entry)]
+    for candidate in found:
+        node = state.nodes[candidate[NODE]]
+        ask(state, node, component)
+        rank_holding(state, node, component)
 
 
 def coldest(state: State, component: int, queue: list[Candidate]) -> Candidate | None:

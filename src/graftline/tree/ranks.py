@@ -5,6 +5,9 @@ from __future__ import annotations
 from graftline.tree.node import Node
 from graftline.tree.state import State, holding_of
 
+REFRESHES = 16
+"""Of the candidates of a component, so many are asked a call of evict, on the mean, by policies that age."""
+
 
 def ask(state: State, node: Node, component: int) -> None:
     """Asks for the level and the rank (rules P-2, P-3)."""
@@ -37,3 +40,22 @@ def is_spared(state: State, node: Node, component: int) -> bool:
         return False
     usage.rank = rank
     return True
+
+
+def is_refresh_due(state: State, component: int) -> bool:
+    """Counts a call of evict, for a policy that ages; whether all candidates are to be asked (rule P-7)."""
+    if not state.policy.ages:
+        return False
+    state.evictions[component] += 1
+    if state.evictions[component] * REFRESHES < state.live_candidates[component]:
+        return False
+    state.evictions[component] = 0
+    return True
+
+
+def ask_exposed(state: State, node: Node) -> None:
+    """Asks a policy that ages anew about a node that has no nodes below it any more (rule P-7)."""
+    if state.policy.ages and not node.children:
+        for component in range(len(state.specs)):
+            if len(holding_of(node, component).slots):
+                ask(state, node, component)

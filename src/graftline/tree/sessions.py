@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 
 from graftline.errors import ConfigError
+from graftline.policies import Passage
 from graftline.tree.liveness import rank_holding
 from graftline.tree.node import Node
-from graftline.tree.state import SessionRecord, State, holding_of, path_up
+from graftline.tree.state import LeaseRecord, SessionRecord, State, holding_of, path_up
 
 PRIORITY_MAX = (1 << 20) - 1
 
@@ -34,6 +35,7 @@ def set_time(state: State, now_s: float) -> tuple[str, ...]:
     if not math.isfinite(now_s):
         raise ConfigError(f"the time is {now_s}, it must be a finite number of seconds")
     state.now_s = max(state.now_s, now_s)
+    state.policy.set_time(state.now_s)
     closed = []
     while state.sessions:
         name, record = next(iter(state.sessions.items()))
@@ -92,8 +94,29 @@ def register(state: State, handle: int, lease_handle: int) -> bool:
     record = state.sessions.pop(name)
     record.last_s = state.now_s
     state.sessions[name] = record
+    if state.policy.ages:
+        tell_passage(state, record, lease)
     move_frontier(state, name, lease.node if lease.boundary else None, lease.boundary)
     return True
+
+
+def tell_passage(state: State, record: SessionRecord, lease: LeaseRecord) -> None:
+    """Tells a policy that ages that a session came back, and of all that lies on its path (rule P-8)."""
+    steps = list(path_up(lease.node))
+    here = {step.ident for step in steps}
+    kept: int | None = None
+    if record.node is not None and record.node.ident not in here:
+        kept = next((step.end for step in path_up(record.node) if step.ident in here), 0)
+    is_new = all(holding.usage.uses < 2 for holding in lease.node.holdings)
+    answer_pages = lease.node.pages if is_new else 0
+    state.policy.registered(Passage(record.handle, lease.boundary, kept, answer_pages))
+    for component in range(len(state.specs)):
+        for step in referenced_nodes(state, lease.node, component, lease.boundary):
+            holding = holding_of(step, component)
+            if len(holding.slots):
+                state.policy.passed(holding.usage)
+                holding.usage.stale = True
+    state.policy.settled()
 
 
 def fork_session(state: State, source_name: str, target_name: str) -> int:
@@ -125,6 +148,7 @@ def close_session(state: State, name: str) -> bool:
     if name not in state.sessions:
         return False
     move_frontier(state, name, None, 0)
+    state.policy.closed(state.sessions[name].handle)
     del state.names[state.sessions.pop(name).handle]
     return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graftline.tree.liveness import carry_up, rank_node, reconsider
 from graftline.tree.node import NO_SLOTS, Holding, Node
+from graftline.tree.ranks import ask_exposed
 from graftline.tree.state import State, holding_of
 
 
@@ -93,6 +94,7 @@ def remove(state: State, node: Node) -> Node:
     del state.nodes[node.ident]
     state.path_pages -= node.pages
     move_frontiers(state, node, parent)
+    ask_exposed(state, parent)
     rank_node(state, parent)
     return parent
 

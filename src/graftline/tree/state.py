@@ -68,6 +68,8 @@ class State:
     `namespace_candidates` are those of one namespace and component, kept from the first time on that
     something was evicted from there alone; `namespace_held` counts held pages by component.
 
+    `evictions` counts calls of evict since all candidates of a component were asked (rule P-7).
+
     `clock` counts uses (rule P-1); `idents` gives handles that are never used twice (rule T-6). `sessions`
     are in the order of `last_s`, the one idle longest first; `names` finds them by their handle.
     """
@@ -86,6 +88,7 @@ class State:
     names: dict[int, str] = field(default_factory=dict)
     candidates: list[list[Candidate]] = field(default_factory=list)
     live_candidates: list[int] = field(default_factory=list)
+    evictions: list[int] = field(default_factory=list)
     namespace_candidates: dict[tuple[Namespace, int], list[Candidate]] = field(default_factory=dict)
     namespace_held: dict[Namespace, list[int]] = field(default_factory=dict)
     counters: list[Counters] = field(default_factory=list)
@@ -98,6 +101,7 @@ class State:
     def __post_init__(self) -> None:
         self.candidates = [[] for _ in self.specs]
         self.live_candidates = [0 for _ in self.specs]
+        self.evictions = [0 for _ in self.specs]
         self.counters = [Counters() for _ in self.specs]
         self.policy.bind(self.specs)
 

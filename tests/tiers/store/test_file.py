@@ -93,6 +93,21 @@ def test_the_least_recently_used_leave_first_and_the_bound_holds(folder):
 
 
 @pytest.mark.rule("B-7")
+def test_what_is_used_after_the_objects_were_looked_at_does_not_leave(folder):
+    """Making room looks at the objects once and remembers; what was remembered as cold may be warm by now."""
+    store = FileStore(folder, 100 * KB)
+    fill(store, range(13))
+    assert there(store, range(13)) == list(range(2, 13)), "room was made once"
+    read(store, [key(3)], 8 * KB)
+    other = FileStore(folder, 100 * KB)
+    read(other, [key(5)], 8 * KB)
+    fill(store, range(13, 17))
+    assert there(store, range(17)) == [3, 5, *range(8, 17)]
+    store.close()
+    other.close()
+
+
+@pytest.mark.rule("B-7")
 def test_an_object_larger_than_the_store_is_refused_and_nothing_leaves_for_it(folder):
     store = FileStore(folder, 20 * KB)
     fill(store, [1])
@@ -306,6 +321,11 @@ def test_foreign_files_are_left_alone(folder):
     assert there(store, range(20)) == []
     assert [path.read_text() for path in foreign] == ["mine"] * 4
     assert store.stat().stored_bytes == 0
+    store.close()
+    for name in ("a-1", "b.lock"):
+        (folder / "tmp" / name).mkdir()
+    store = FileStore(folder, 50 * KB)
+    assert fill(store, range(10)) == [True] * 10
     store.close()
 
 

@@ -215,6 +215,20 @@ def test_what_is_known_elsewhere_is_not_asked_for():
     assert [(r.component, r.place.first_page) for r in lookup.reads(12)] == [(0, 8), (1, 11)]
 
 
+def test_of_a_boundary_only_the_components_that_lack_it_are_asked_for():
+    components = [component("swa", Window(4)), component("state", Checkpoint())]
+    path = path_of(6)
+    known = nothing(components, path)
+    known[0][:4] = True
+    known[1][2] = True
+    lookup = Lookup(components, path, known)
+    asked = [(0, 6), (1, 6), (0, 5), (1, 5), (1, 4)]
+    assert lookup.ask() == [components[index].layout.key(path.keys[end - 1]) for index, end in asked]
+    lookup.answer([False, False, True, False, True])
+    assert lookup.boundary_pages() == 4
+    assert lookup.ask() == []
+
+
 def test_wrong_shapes_are_refused():
     components = [component("state", Checkpoint())]
     with pytest.raises(ConfigError, match="bitmaps"):

@@ -18,7 +18,7 @@ from graftline.tiers.store.base import StoreError
 from graftline.tiers.store.guard import GuardedStore, GuardLimits
 from graftline.tiers.store.mooncake import open_mooncake
 from graftline.tiers.store.mooncake_client import Staging
-from graftline.tiers.store.open import open_store
+from graftline.tiers.store.open import open_store, open_stores
 from tiers.store.conformance import StoreConformance, content, key, read
 from tiers.store.servers import free_ports, wait_until
 
@@ -86,6 +86,16 @@ class TestTwoReplicas(StoreConformance):
         store.clear()
         yield store
         store.clear() if not store._client._closed else None
+        store.close()
+
+
+@pytest.mark.rule("B-6")
+class TestGuarded(StoreConformance):
+    @pytest.fixture
+    def store(self, mooncake):
+        store = open_stores([mooncake.url(prefix="guarded")], GuardLimits(deadline_s=60))
+        store.clear()
+        yield store
         store.close()
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from graftline.errors import ConfigError
 from graftline.tiers.store.base import StoreError
+from graftline.tiers.store.guard import GuardLimits
 from graftline.tiers.store.object import open_object_store
-from graftline.tiers.store.open import open_store
+from graftline.tiers.store.open import open_store, open_stores
 from tiers.store.conformance import StoreConformance, content, key, read
 from tiers.store.conftest import needs
 from tiers.store.servers import S3_LOGIN, S3Server, free_ports
@@ -94,6 +95,19 @@ class TestS3(StoreConformance):
 
     def reopen(self, store):
         return self.reopened()
+
+
+@pytest.mark.rule("B-6")
+class TestBehindRedis(StoreConformance):
+    """A near store before a far one, guarded, as a server has them."""
+
+    @pytest.fixture
+    def store(self, redis_server, s3_server, bucket):
+        urls = [f"{redis_server.url}?prefix=near", s3_server.url(bucket, f"/far/{next(names)}")]
+        store = open_stores(urls, GuardLimits(deadline_s=60))
+        store.clear()
+        yield store
+        store.close()
 
 
 def test_where_objects_lie(s3_server, bucket):

@@ -1,12 +1,12 @@
 //! Orders of eviction by name.
 
-use super::{Cost, Lfu, Lru, Policy, Priority, Session, Slru};
+use super::{Cost, Gittins, Lfu, Lru, Policy, Priority, Session, Slru};
 use crate::error::{Error, Result};
 
 const DIGITS_MAX: usize = 18;
 
-/// A new policy: `lru`, `lfu`, `lfu(ticks)`, `slru`, `slru(uses)`, `priority`, `cost`, `session` or
-/// `session(base)`; the base of `session` is `lru` where none is told.
+/// A new policy: `lru`, `lfu`, `lfu(ticks)`, `slru`, `slru(uses)`, `priority`, `cost`, `gittins`,
+/// `session` or `session(base)`; the base of `session` is `lru` where none is told.
 ///
 /// # Errors
 /// Another text, or a number that the policy cannot take.
@@ -22,6 +22,7 @@ pub fn make_policy(text: &str) -> Result<Box<dyn Policy>> {
         ("lru", None, _) => Box::new(Lru),
         ("priority", None, _) => Box::new(Priority),
         ("cost", None, _) => Box::new(Cost::default()),
+        ("gittins", None, _) => Box::new(Gittins::default()),
         ("lfu", None, _) => Box::new(Lfu::default()),
         ("slru", None, _) => Box::new(Slru::default()),
         ("lfu", _, Some(ticks)) => Box::new(Lfu::new(ticks)?),
@@ -29,8 +30,8 @@ pub fn make_policy(text: &str) -> Result<Box<dyn Policy>> {
         _ => {
             return Err(Error::Config {
                 message: format!("unknown order of eviction '{text}'"),
-                hint: "choose lru, lfu, lfu(ticks), slru, slru(uses), priority, cost, session or \
-                       session(one of these)"
+                hint: "choose lru, lfu, lfu(ticks), slru, slru(uses), priority, cost, gittins, \
+                       session or session(one of these)"
                     .to_owned(),
             });
         }
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     fn texts_are_made_again_from_policies() {
-        for text in ["lru", "lfu", "lfu(9)", "slru", "slru(3)", "priority", "cost", "session(lfu(9))"] {
+        for text in ["lru", "lfu", "lfu(9)", "slru", "slru(3)", "priority", "cost", "gittins", "session(lfu(9))"] {
             assert_eq!(make_policy(text).expect("a known name").text(), text);
         }
         assert_eq!(make_policy(" session ").expect("a known name").text(), "session(lru)");

@@ -6,7 +6,10 @@
 //! and whole numbers, in the same order.
 
 mod cost;
+mod courses;
 mod factory;
+mod gaps;
+mod gittins;
 mod lfu;
 mod lru;
 mod priority;
@@ -17,6 +20,7 @@ use std::fmt::Debug;
 
 pub use cost::Cost;
 pub use factory::make_policy;
+pub use gittins::Gittins;
 pub use lfu::Lfu;
 pub use lru::Lru;
 pub use priority::Priority;
@@ -54,6 +58,36 @@ pub struct Usage {
     pub end_page: u32,
     /// Nodes right below the node at the last use.
     pub children: u32,
+    /// From here on of policies that age, like `weight`: how often the run was on a path that was registered.
+    pub passes: u32,
+    /// How often by another session than the time before.
+    pub parties: u32,
+    /// The session that passed last, as the policy numbers them.
+    pub session: u64,
+    /// When it did.
+    pub since_s: f64,
+    /// Chance that it comes back.
+    pub chance: f64,
+    /// The gap that is expected.
+    pub scale_s: f64,
+    /// Mean of the square roots of the run's own gaps.
+    pub gap_root: f64,
+    /// How many these are.
+    pub gaps: f64,
+}
+
+/// A request of a session that was registered (rule P-8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The session's handle.
+    pub session: u64,
+    /// Length of its path.
+    pub pages: u32,
+    /// How many pages of the session's path before are on it; `None` when that is not known, since nothing, or
+    /// only pages on this path, is left of the path before.
+    pub kept_pages: Option<u32>,
+    /// Pages that the last insertion made, when the boundary is their end.
+    pub answer_pages: u32,
 }
 
 /// Ranks runs of values: the lowest level leaves first, then the lowest rank, then the older tick.
@@ -66,6 +100,11 @@ pub trait Policy: Debug + Send + Sync {
     /// Whether the rank is the tick of the last use, and the level 0: nothing else is kept for such a policy,
     /// and it is not asked.
     fn is_recency(&self) -> bool {
+        false
+    }
+
+    /// Whether ranks change as time goes by and sessions come back (rules P-7, P-8).
+    fn ages(&self) -> bool {
         false
     }
 
@@ -89,4 +128,19 @@ pub trait Policy: Debug + Send + Sync {
     fn rerank(&self, usage: &Usage, _now_s: f64, _clock: u64) -> f64 {
         usage.rank
     }
+
+    /// Tells the time to a policy that ages.
+    fn set_time(&mut self, _now_s: f64) {}
+
+    /// Tells a policy that ages that a session came back; `passed` follows for every run on its path.
+    fn registered(&mut self, _passage: &Passage) {}
+
+    /// Tells a policy that ages of a run on the path registered just now; it is asked its rank then.
+    fn passed(&mut self, _usage: &mut Usage) {}
+
+    /// Tells a policy that ages that it was told of all runs of the path.
+    fn settled(&mut self) {}
+
+    /// Tells a policy that ages that a session was closed.
+    fn closed(&mut self, _session: u64) {}
 }

@@ -3,7 +3,7 @@
 //! The published session-aware order: referenced or not, then the number of sessions, then another policy's
 //! order. The number alone says both.
 
-use super::{Policy, Usage};
+use super::{Passage, Policy, Usage};
 use crate::tree::Component;
 
 /// Levels of the base policy; higher ones count as the highest.
@@ -28,6 +28,10 @@ impl Policy for Session {
         format!("session({})", self.base.text())
     }
 
+    fn ages(&self) -> bool {
+        self.base.ages()
+    }
+
     fn bind(&mut self, components: &[Component]) {
         self.base.bind(components);
     }
@@ -46,5 +50,25 @@ impl Policy for Session {
 
     fn rerank(&self, usage: &Usage, now_s: f64, clock: u64) -> f64 {
         self.base.rerank(usage, now_s, clock)
+    }
+
+    fn set_time(&mut self, now_s: f64) {
+        self.base.set_time(now_s);
+    }
+
+    fn registered(&mut self, passage: &Passage) {
+        self.base.registered(passage);
+    }
+
+    fn passed(&mut self, usage: &mut Usage) {
+        self.base.passed(usage);
+    }
+
+    fn settled(&mut self) {
+        self.base.settled();
+    }
+
+    fn closed(&mut self, session: u64) {
+        self.base.closed(session);
     }
 }

@@ -224,7 +224,7 @@ class FileStore:
                 return
 
     def _write_scratch(self, scratch: str, value: memoryview) -> None:
-        fd = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+        fd = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
         try:
             left = value
             while left:

@@ -153,7 +153,7 @@ class Room:
     @contextmanager
     def _folder_lock(self) -> Iterator[bool]:
         """Holds the lock of the folder; gives False when it cannot be had in time. A dead holder frees it."""
-        fd = os.open(self._root / "lock", os.O_CREAT | os.O_RDWR, 0o644)
+        fd = os.open(self._root / "lock", os.O_CREAT | os.O_RDWR, 0o666)
         try:
             yield _lock_in_time(fd)
         finally:

@@ -30,7 +30,7 @@ class Session:
             self._id = uuid.uuid4().hex
             self._lock_path = folder / (self._id + LOCK_SUFFIX)
             self._prefix = str(folder / f"{self._id}-")
-            self._fd = os.open(self._lock_path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+            self._fd = os.open(self._lock_path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
             if _try_lock(self._fd) and self.alive():
                 return
             os.close(self._fd)
@@ -77,7 +77,7 @@ def _sweep_session(folder: Path, owner: str) -> int:
     lock_path = folder / (owner + LOCK_SUFFIX)
     try:
         fd = os.open(lock_path, os.O_RDWR)
-    except FileNotFoundError:
+    except OSError:  # gone meanwhile, or no file of ours
         return 0
     try:
         if not _try_lock(fd):
@@ -92,7 +92,7 @@ def _sweep_session(folder: Path, owner: str) -> int:
 def _unlink(path: Path) -> int:
     try:
         path.unlink()
-    except FileNotFoundError:
+    except OSError:  # gone meanwhile, or no file of ours
         return 0
     return 1
 

@@ -256,8 +256,8 @@ class Lookup:
             return
         most = max(1, self._bounds.keys_a_call // len(others))
         boundary, step = depth, min(_FIRST_BOUNDARIES, most)
-        while boundary > max(self._bounds.floor_pages, self.boundary_pages()):
-            least = max(self._bounds.floor_pages, boundary - step)
+        while boundary > (floor := max(self._bounds.floor_pages, self.boundary_pages())):
+            least = max(floor, boundary - step)
             ends = range(boundary, least, -1)
             yield from self._parts([(i, end) for end in ends for i in others if self._useful(i, end)])
             boundary, step = least, min(2 * step, most)

@@ -59,7 +59,7 @@ def open_object_store(url: str) -> ObjectStoreStore:
     """A store in a bucket; nothing is sent before the first call.
 
     Args:
-        url: see the head of this module. The prefix is `graftline` when none is given; `concurrency=8`
+        url: see the head of this module. The prefix is `graftline` when none is given; `concurrency=16`
             requests at once; `timeout=10` seconds for one request; `endpoint=http://127.0.0.1:8333` for a
             server of one's own; `ca=FILE` for its CA.
 
@@ -73,7 +73,7 @@ def open_object_store(url: str) -> ObjectStoreStore:
     options = ObjectOptions(
         shown=parts.shown,
         prefix=parts.prefix(parts.path.strip("/") or "graftline"),
-        concurrency=parts.whole("concurrency", 8, 1, 256),
+        concurrency=parts.whole("concurrency", 16, 1, 256),
         bulk_delete=parts.scheme == "s3",
     )
     return ObjectStoreStore(_client(parts), options)
