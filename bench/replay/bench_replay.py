@@ -20,6 +20,7 @@ from bench.replay.cells import Cells, Row, TraceCells, rows_of
 from bench.replay.pages import Told, write_pages
 
 from graftline.errors import ConfigError
+from graftline.policies import POLICIES as BUILT_IN
 from graftline.replay.compositions import parse_composition
 from graftline.replay.simulate import Setup
 
@@ -32,7 +33,8 @@ TRACES = (
 """The quickest first."""
 COMPOSITIONS = ("full", "full+swa:1024", "full+state", "full+swa:1024+state")
 CAPACITIES = (0.01, 0.05, 0.10, 0.25, 0.50)
-POLICIES = ("lru", "lfu", "slru", "priority", "session", "session(lfu)", "cost")
+POLICIES = (*(name for name in BUILT_IN if name != "priority"), "session(lfu)")
+"""Traces name no priorities, so that order is `lru` here."""
 COLUMNS = ("trace", "composition", "policy", "size", "hit %", "optimum %", "share %", "gap closed %", "s")
 
 

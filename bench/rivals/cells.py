@@ -53,12 +53,12 @@ def cells(part: str, quick: bool) -> Iterator[Cell]:
                 yield from (Cell(part, shape, page, nodes, 20 if quick else 100) for nodes in (1, 256))
             if part == "sessions":
                 yield from (Cell(part, shape, page, count) for count in ((400,) if quick else (400, 2000)))
-            if part == "eviction" and (page, shape) in EVICTED:
+            if part == "eviction" and (shape, page) in EVICTED_ON:
                 counts = (1_000, 10_000) if quick else (1_000, 10_000, 100_000)
                 yield from (Cell(part, shape, page, count, 100) for count in counts)
 
 
-EVICTED = ((1, SHAPES[0]), (64, SHAPES[0]), (64, SHAPES[3]))
+EVICTED_ON = ((SHAPES[0], 1), (SHAPES[0], 64), (SHAPES[3], 64))
 FOR_PYTHON = {"sessions": 400, "eviction": 10_000}
 ROUNDS = {"conversation": 5, "match": 3, "sessions": 2, "eviction": 3}
 

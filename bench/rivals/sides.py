@@ -43,6 +43,8 @@ class Side:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def measure(self, cell: Cell, core: str) -> dict[str, Any]:
         """`{"figures": ...}` or `{"absent": why}`."""

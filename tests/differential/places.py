@@ -54,7 +54,7 @@ class Places:
         *,
         page_tokens: int,
         policy: EvictionPolicy | str | None = None,
-        record_events: bool = True,
+        record_events: bool = False,
         tier: Tier = Tier.DEVICE,
         session_ttl_s: float = 3600.0,
         max_sessions: int = 100_000,

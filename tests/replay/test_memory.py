@@ -133,6 +133,7 @@ def test_three_levels(trace_path: Path) -> None:
         ({"slot_bytes": {"full": 0}}, "a slot of 0 bytes"),
         ({"given_bytes": (5,)}, "memory in bytes is given"),
         ({"slot_bytes": {"full": 4}, "given_bytes": (5, 5, 5)}, "3 levels are given"),
+        ({"slot_bytes": {"full": 4}, "given_bytes": (5, 4)}, "cannot be smaller"),
     ],
 )
 def test_wishes_that_cannot_work_are_refused(options: dict, told: str) -> None:

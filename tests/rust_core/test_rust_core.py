@@ -14,7 +14,7 @@ from graftline.components import Checkpoint, Chunk, ComponentSpec, Full, ReuseRu
 from graftline.errors import ConfigError, StaleHandleError
 from graftline.key import Namespace
 from graftline.plan import Freed, Held, Insertion, Lease, Match
-from graftline.policies import EvictionPolicy, Lru, Usage
+from graftline.policies import POLICIES, Cost, EvictionPolicy, Lfu, Lru, Session, Slru, Usage
 from graftline.tree import PythonCore, TreeCore
 from graftline.tree.rust import RustCore
 
@@ -63,6 +63,36 @@ def test_a_rule_of_ones_own_is_refused_and_the_way_out_named(rule: ReuseRule) ->
     PythonCore(specs, page_tokens=1)
 
 
+class MyLru(Lru):
+    """Differs from `Lru`, though it is one."""
+
+
+@pytest.mark.parametrize("policy", [MyLru(), Session(MostUsed())], ids=["subclass", "base"])
+def test_a_policy_that_only_looks_known_is_refused(policy: EvictionPolicy) -> None:
+    with pytest.raises(ConfigError, match=r"does not know the policy.*use the Python core"):
+        RustCore(SPECS, page_tokens=1, policy=policy)
+
+
+@pytest.mark.rule("P-2")
+@pytest.mark.parametrize(
+    "policy", [*POLICIES, "lfu(7)", "slru(3)", "session(lfu(7))", Lfu(7), Session(Slru(3)), Cost()], ids=str
+)
+def test_every_policy_of_the_folder_is_taken_as_text_or_object(policy: EvictionPolicy | str) -> None:
+    core = RustCore(SPECS, page_tokens=1, policy=policy)
+    core.release(grown(core, [1, 2]))
+    assert core.evict("full", 9).slots["full"].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("policy", ["mru", "lfu(0)", "slru(x)", "session(session)"])
+def test_a_policy_that_does_not_exist_is_refused_with_the_words_of_the_python_core(policy: str) -> None:
+    told = []
+    for core_type in (PythonCore, RustCore):
+        with pytest.raises(ConfigError) as error:
+            core_type(SPECS, page_tokens=1, policy=policy)
+        told.append(str(error.value))
+    assert told[0] == told[1]
+
+
 def test_a_policy_of_ones_own_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"does not know the policy.*use the Python core"):
         RustCore(SPECS, page_tokens=1, policy=MostUsed())
@@ -76,6 +106,9 @@ def test_a_policy_of_ones_own_is_refused() -> None:
         {"specs": [SPECS[0], SPECS[0]], "page_tokens": 1},
         {"specs": SPECS, "page_tokens": 0},
         {"specs": SPECS, "page_tokens": -1},
+        {"specs": SPECS, "page_tokens": 1, "session_ttl_s": 0.0},
+        {"specs": SPECS, "page_tokens": 1, "session_ttl_s": float("nan")},
+        {"specs": SPECS, "page_tokens": 1, "max_sessions": 0},
     ],
 )
 def test_settings_are_refused_with_the_words_of_the_python_core(settings: dict[str, Any]) -> None:
@@ -200,6 +233,37 @@ def test_a_handle_is_stale_after_its_end() -> None:
         core.release(lease)
     with pytest.raises(StaleHandleError, match="was released before"):
         core.insert(lease, [3], NO_SLOTS)
+
+
+@pytest.mark.rule("S-1", "S-2")
+def test_many_sessions_come_and_go() -> None:
+    core = RustCore(SPECS, page_tokens=1, policy="session", session_ttl_s=50.0, max_sessions=1000)
+    lease = grown(core, [1, 2, 3])
+    quiet = core.dump()
+    for number in range(100_000):
+        assert core.register(core.open_session(f"session {number}", expected_return_s=1.0), lease)
+        if number % 100 == 0:
+            core.set_time(number / 100.0)
+    assert core.stats().sessions == 1000
+    assert " sessions 1000" in core.dump()
+    closed = core.set_time(2000.0)
+    assert (len(closed), closed[0], closed[-1]) == (1000, "session 99000", "session 99999")
+    core.check()
+    assert core.dump() == quiet
+
+
+def test_numbers_of_sessions_are_refused() -> None:
+    core = RustCore(SPECS, page_tokens=1)
+    for priority in (-1, 1 << 20, 1 << 40):
+        with pytest.raises(ConfigError, match=f"priority is {priority}, it must be from 0 to 1048575"):
+            core.open_session("a", priority=priority)
+    with pytest.raises(ConfigError, match=r"expected_return_s is -1\.0, it must be 0 or more"):
+        core.open_session("a", expected_return_s=-1.0)
+    with pytest.raises(ConfigError, match="the time is inf"):
+        core.set_time(float("inf"))
+    with pytest.raises(ConfigError, match="no session is named 'a'"):
+        core.fork_session("a", "b")
+    assert not core.close_session("a")
 
 
 @pytest.mark.rule("D-3")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import zlib
+from collections.abc import Callable
 from dataclasses import fields
 
 import pytest
@@ -13,7 +14,7 @@ from graftline.components import Checkpoint, ComponentSpec, Full, Window
 from graftline.errors import ConfigError
 from graftline.key import Namespace
 from graftline.plan import Freed, Insertion, Lease, Match, TreeStats
-from graftline.tree import TreeCore
+from graftline.tree import PythonCore, TreeCore
 from spec.sketch import HERE, Sketch, tokens_of
 
 
@@ -89,6 +90,14 @@ def test_every_core_has_the_operations_with_the_same_parameters(core_type, opera
         return [(p.name, p.kind, p.default) for p in parameters]
 
     assert shape(core_type) == shape(TreeCore)
+
+
+@pytest.mark.rule("D-2")
+def test_every_core_is_made_with_the_same_arguments(core_type) -> None:
+    def shape(made: Callable[..., object]) -> list[tuple[str, object, object]]:
+        return [(p.name, p.kind, p.default) for p in inspect.signature(made).parameters.values()]
+
+    assert shape(core_type) == shape(PythonCore) == shape(Oracle)
 
 
 @pytest.mark.rule("D-2")

@@ -278,3 +278,20 @@ def test_a_random_life_over_three_tiers_never_reads_a_wrong_value(composition: s
         for model in models:
             model.assert_idle_and_whole()
             model.cache.close()
+
+
+@pytest.mark.rule("H-8")
+def test_what_the_store_has_lost_is_written_again(core: str) -> None:
+    """It was known to be there; a look-up that does not find it tells otherwise."""
+    store = MemoryStore(10**7)
+    model = with_store("full", store, core)
+    model.run(PROMPT)
+    model.cache.lower.flush()
+    objects = store.stat().objects
+    store.clear()
+    for tier in (Tier.DEVICE, Tier.HOST):
+        model.cache.clear(tier)
+    assert fetch(model, PROMPT) == 0
+    model.run(PROMPT)
+    model.cache.lower.flush()
+    assert store.stat().objects == objects

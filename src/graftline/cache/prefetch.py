@@ -137,9 +137,14 @@ class Prefetch:
 
         def search() -> None:
             path: Path = self._shelf.path(self._namespace, self._tokens)
-            lookup = Lookup(self._shelf.components, path, elsewhere, Bounds(self._floor, self._limit))
+            lookup = Lookup(
+                self._shelf.components,
+                path,
+                elsewhere,
+                Bounds(self._floor, self._limit, keys_max=self._shelf.keys_max),
+            )
             while keys := lookup.ask():
-                lookup.answer(self._shelf.chain.exists(keys))
+                lookup.answer(self._shelf.exists(keys))
             self._lookup = lookup
 
         return search
@@ -286,7 +291,7 @@ class Fetch:
         gots: list[ObjectGot] = []
         for one in read_objects(self._shelf.chain, self._shelf.components, self._reads):
             if one.rows is None:
-                self._shelf.known.forget(one.read.key)
+                self._shelf.known.forget([one.read.key])
                 continue
             self.failed.remove(one.read)
             gots.append(one)

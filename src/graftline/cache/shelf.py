@@ -34,12 +34,14 @@ class StoreConfig:
         readers: threads that look up and read.
         queue_max: most reads, and most writes, that wait; beyond that they are dropped and counted.
         object_bytes: about how large an object of grouped pages is to be.
+        keys_max: most keys that one prompt asks for.
     """
 
     chain: ChainStore
     readers: int = 2
     queue_max: int = 64
     object_bytes: int = 256 * 1024
+    keys_max: int = 1024
 
 
 class Known:
@@ -64,10 +66,11 @@ class Known:
             while len(self._keys) > self._most:
                 self._keys.popitem(last=False)
 
-    def forget(self, key: Key) -> None:
-        """It is not there after all."""
+    def forget(self, keys: Sequence[Key]) -> None:
+        """They are not there after all."""
         with self._lock:
-            self._keys.pop(key, None)
+            for key in keys:
+                self._keys.pop(key, None)
 
     def clear(self) -> None:
         """Nothing is known."""
@@ -98,6 +101,7 @@ class Shelf:
     def __init__(self, link: Link, config: StoreConfig, reads: CopyThread, writes: CopyThread) -> None:
         self.chain = config.chain
         self.reads = reads
+        self.keys_max = config.keys_max
         self.known = Known()
         self._link = link
         self._writes = writes
@@ -143,10 +147,16 @@ class Shelf:
         write.ticket = ticket
         self._running.append(write)
 
+    def exists(self, keys: Sequence[Key]) -> list[bool]:
+        """Asks the stores; what they have lost is not known any more, so that it is written again."""
+        there = self.chain.exists(keys)
+        self.known.forget([key for key, is_there in zip(keys, there, strict=True) if not is_there])
+        return there
+
     def fill(self, gots: Sequence[ObjectGot]) -> None:
         """Queues what came from a farther store for the nearer ones; from any thread."""
-        near = self.chain.stores[0].url
-        farther = [one for one in gots if one.got.source != near]
+        near = [store.url for store in self.chain.stores[:1]]
+        farther = [one for one in gots if one.got.source not in near]
         if farther:
             keys, values = [one.read.key for one in farther], [one.got for one in farther]
             self._writes.submit(lambda: self.chain.fill(keys, values))

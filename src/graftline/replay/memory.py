@@ -81,6 +81,11 @@ class Wish:
                 raise ConfigError(f"component '{name}': a slot of {size} bytes")
         if self.given_bytes and not self.slot_bytes:
             raise ConfigError("memory in bytes is given, but not how many bytes a token and a state take")
+        if list(self.given_bytes) != sorted(self.given_bytes):
+            raise ConfigError(
+                f"memory of {', '.join(f'{size:,}' for size in self.given_bytes)} bytes: a lower level holds"
+                " what the one above holds, and cannot be smaller"
+            )
         if len(self.given_bytes) >= len(Tier):
             raise ConfigError(f"{len(self.given_bytes)} levels are given; nothing is left to ask for")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from graftline.tiers.store.base import Store
 from tiers.store.servers import BIN, Mooncake, RedisServer, S3Server, find_redis
 
 
@@ -76,3 +77,19 @@ def own_mooncake(mooncake_loads, tmp_path) -> Iterator[Mooncake]:
     cluster = Mooncake(tmp_path, client_ttl_s=3)
     yield cluster
     cluster.remove()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[str], Store]]:
+    """Opens Mooncake stores that are closed in the end."""
+    from graftline.tiers.store.mooncake import open_mooncake  # noqa: PLC0415
+
+    stores = []
+
+    def make(url: str):
+        stores.append(open_mooncake(url))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()

@@ -58,7 +58,9 @@ mod tests {
 
     #[test]
     fn texts_are_made_again_from_policies() {
-        for text in ["lru", "lfu", "lfu(9)", "slru", "slru(3)", "priority", "cost", "gittins", "session(lfu(9))"] {
+        for text in
+            ["lru", "lfu", "lfu(9)", "slru", "slru(3)", "priority", "cost", "gittins", "session(lfu(9))"]
+        {
             assert_eq!(make_policy(text).expect("a known name").text(), text);
         }
         assert_eq!(make_policy(" session ").expect("a known name").text(), "session(lru)");
