@@ -58,7 +58,7 @@ def test_a_closed_session_weighs_nothing(core: str) -> None:
         assert model.begin_and_abort(OTHER) == 40, close
 
 
-@pytest.mark.rule("S-5")
+@pytest.mark.rule("S-4")
 def test_a_late_finisher_does_not_reopen_a_session(core: str) -> None:
     """In no tier: the copy to the host lands after the session was closed."""
     host = HostConfig({"full": 300})
