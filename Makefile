@@ -67,7 +67,7 @@ check-instructions: install
 
 # Random operations on the Rust core beside a model; crates/core/fuzz/README.md tells how to fuzz it.
 fuzz-smoke:
-	cargo test --quiet --release --no-default-features --manifest-path crates/core/fuzz/Cargo.toml
+	cargo test --quiet --release --no-default-features --target-dir target/fuzz --manifest-path crates/core/fuzz/Cargo.toml
 
 bench-core: install
 	$(BIN)/python -m bench.core.bench_core --json $(OUT)/bench_core.json

@@ -165,4 +165,4 @@ def _module() -> str:
     path = Path(sys.argv[0]).resolve()
     if not path.is_relative_to(ROOT):
         return path.stem
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")

@@ -51,7 +51,12 @@ def rows(results: Sequence[Result]) -> Iterator[list[str]]:
 
 def _row(measure: Measure, result: Result) -> list[str]:
     cell = result.cell
-    row = [measure.title, cell.shape, str(cell.page_tokens), f"{cell.count:,} {UNITS[cell.part]}"]
+    row = [
+        measure.title,
+        cell.shape,
+        str(cell.page_tokens),
+        f"{cell.count:,} {UNITS[cell.part]}".replace("1 nodes", "1 node"),
+    ]
     worse = False
     for core in CORES:
         ours, theirs = (_figure(result, f"{side} {core}", measure.key) for side in ("ours", "sglang"))

@@ -90,6 +90,8 @@ POLICIES = (
     "session(lfu(16))",
     "session(priority)",
     "session(cost)",
+    "gittins",
+    "session(gittins)",
 )
 """Orders of eviction that every core has."""
 OWN_POLICIES: dict[str, Callable[[], EvictionPolicy]] = {

@@ -238,6 +238,7 @@ class Oracle(Visits):
             raise ConfigError(f"cannot evict {slots} slots")
         self.known_name(component)
         left: list[tuple[str, int, str]] = []
+        self.refresh(component)
         for _ in range(slots):
             candidates = self.candidates(component, namespace)
             while candidates and self.is_spared(*min(candidates)[1:], component):
@@ -253,6 +254,16 @@ class Oracle(Visits):
                 left += self.remove(name, [key], why)
             self.tidy()
         return self.freed(left)
+
+    def refresh(self, name: str) -> None:
+        """P-7: every so often all candidates are asked."""
+        candidates = self.candidates(name, None) if self.policy.ages else []
+        self.evictions[name] += 1
+        if self.evictions[name] * 16 >= len(candidates):
+            self.evictions[name] = 0
+            for _, key, _ in candidates:
+                node = self.node(self.pages[key].node)
+                self.ask(node, name, self.usage(node, name))
 
     def held_pages(self, component: str, namespace: Namespace) -> int:
         """L-5: counted by walking."""
@@ -318,17 +329,31 @@ class Oracle(Visits):
     def tidy(self) -> None:
         """T-4, L-4: a page stays for a value on it, a page below it, or a lease that ends at it."""
         stays = {note.end for note in self.leases.values()}
+        gone: list[tuple[Key, int]] = []
         for key in sorted(self.pages, key=self.pages_of, reverse=True):
             if self.pages[key].slots or key in stays:
                 stays.add(self.prefix(key, self.pages_of(key) - 1))
             else:
-                del self.pages[key]
+                gone.append((key, self.pages.pop(key).node))
         self.found.clear()
         for note in self.sessions.values():  # S-5
             while note.frontier is not None and note.frontier not in self.pages:
                 above = self.prefix(note.frontier, self.pages_of(note.frontier) - 1)
                 note.frontier = above if above[1] else None
         self.ask_again()
+        if self.policy.ages:
+            self.ask_exposed(gone)
+
+    def ask_exposed(self, gone: Iterable[tuple[Key, int]]) -> None:
+        """P-7: nodes below which there was something, and is nothing any more."""
+        labels = dict(gone)
+        for key, label in gone:
+            above = self.prefix(key, self.pages_of(key) - 1)
+            parent = self.pages[above].node if above in self.pages else labels.get(above, label)
+            node = self.node(parent) if parent != label else []
+            for name in self.names:
+                if node and not self.below(node[-1]) and self.held_in(node, name):
+                    self.ask(node, name, self.usage(node, name))
 
     def freed(self, left: list[tuple[str, int, str]]) -> Freed:
         """The plan: slots in the order in which they left, and how many were of no use."""

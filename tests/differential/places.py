@@ -75,6 +75,7 @@ class Places:
         self.leases: dict[int, LeaseNote] = {}
         self.events: list[Event] = []
         self.clock = 0
+        self.evictions = dict.fromkeys(self.names, 0)
         self.last_label = 0
         self.found: dict[object, Any] = {}  # what was found since the last change of a page
         self.needed: dict[tuple[str, Key], list[Key]] = {}  # answers of the rules, which never change

@@ -99,7 +99,7 @@ def test_a_longer_walk_keeps_the_fast_core_with_the_readable_one(
 ) -> None:
     """Without the oracle, which is slow: bigger trees, each order of eviction in turn."""
     operations, policy, chance = 0, 0, random.Random(composition.name)
-    while operations * len(PAIRED) < PAIRED_OPERATIONS:
+    while operations * len(PAIRED) < PAIRED_OPERATIONS or policy < len(composition.policies):
         machine = started(composition, Pair, policy)
         while machine.harness.operations < OPERATIONS_A_TREE:
             step(machine, chance, pages_max_held=400, leases_max=20)

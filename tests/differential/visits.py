@@ -9,7 +9,7 @@ from dataclasses import replace
 from differential.places import Key, Places, SessionNote
 from graftline.errors import ConfigError
 from graftline.plan import Lease
-from graftline.policies import Usage
+from graftline.policies import Passage, Usage
 
 
 class Visits(Places):
@@ -80,6 +80,7 @@ class Visits(Places):
         if not math.isfinite(now_s):
             raise ConfigError("no time")
         self.now_s = max(self.now_s, now_s)
+        self.policy.set_time(self.now_s)
         idle = [n for n, note in self.sessions.items() if self.now_s - note.last_s > self.session_ttl_s]
         for name in idle:
             self.close_session(name)
@@ -110,9 +111,32 @@ class Visits(Places):
         for name, note in self.sessions.items():
             if note.handle == handle:
                 self.renew(name, note)
+                self.tell_passage(note, end)
                 self.move_frontier(note, end, end)
                 return True
         return False
+
+    def tell_passage(self, note: SessionNote, end: Key) -> None:
+        """P-8: the session, then the runs of every component on its path, deep before shallow."""
+        if not self.policy.ages:
+            return
+        kept, before = None, note.frontier
+        if before is not None and self.prefix(end, self.pages_of(before)) != before:
+            common = range(min(self.pages_of(before), self.pages_of(end)), -1, -1)
+            kept = next((n for n in common if self.prefix(before, n) == self.prefix(end, n)), 0)
+        last = self.node(self.pages[end].node) if end[1] else []
+        answer = len(last) if all(self.usage(last, name).uses < 2 for name in self.names if last) else 0
+        self.policy.registered(Passage(note.handle, self.pages_of(end), kept, answer))
+        for name in self.names:
+            needed = self.needs(name, end)
+            first = self.pages_of(needed[0]) - 1 if needed else self.pages_of(end)
+            for node in reversed(self.nodes_on(end)):
+                if self.pages_of(node[-1]) > first and self.held_in(node, name):
+                    use = self.usage(node, name)
+                    self.policy.passed(use)
+                    use.stale = True
+                    self.keep_usage(node, name, use)
+        self.policy.settled()
 
     def move_frontier(self, note: SessionNote, registered: Key | None, frontier: Key | None) -> None:
         """S-4, S-7: every node with a page that is referenced now is told the hints."""
@@ -146,4 +170,6 @@ class Visits(Places):
         """S-1."""
         closed = self.sessions.pop(name, None)
         self.ask_again()
+        if closed is not None:
+            self.policy.closed(closed.handle)
         return closed is not None

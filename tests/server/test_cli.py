@@ -117,6 +117,7 @@ WRONG = [
     (["serve", "m", "--dtype", "int3"], "float32"),
     (["serve", "m", "--device-memory", "much"], "4GiB"),
     (["serve", "m", "--slots", "full"], "COMPONENT=SLOTS"),
+    (["serve", "m", "--slots", "full=8", "--slots", "state=8"], "--slots"),
     (["serve", "m", "--host", "0.0.0.0"], "API key"),
     (["serve", "m", "--api-key-file", "absent.txt"], "absent.txt"),
     (["serve", "m", "--config", "absent.toml"], "absent.toml"),

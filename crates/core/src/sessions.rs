@@ -4,6 +4,7 @@
 //! were last heard of: time never goes back, so the one that is idle longest is the first. The others have,
 //! by node, the sessions whose frontier is the node's end. What they refer to is told in `references.rs`.
 
+use std::fmt;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -31,6 +32,24 @@ pub struct Hints {
 pub(crate) struct Frontier {
     pub(crate) node: NodeId,
     pub(crate) boundary: u32,
+}
+
+/// Seconds as the readable core prints them: `nan`, `-1.0`, `1e+16`, `1e-05`.
+struct Seconds(f64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{:?}", self.0);
+        match text.split_once('e') {
+            Some((digits, power)) => {
+                let power: i32 = power.parse().map_err(|_| fmt::Error)?;
+                let sign = if power < 0 { '-' } else { '+' };
+                write!(to, "{digits}e{sign}{:02}", power.abs())
+            }
+            None if self.0.is_nan() => to.write_str("nan"),
+            None => to.write_str(&text),
+        }
+    }
 }
 
 /// Neighbours of an entry in a list.
@@ -69,7 +88,10 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub(crate) fn new(ttl_s: f64, sessions_max: usize) -> Result<Self> {
         if ttl_s.is_nan() || ttl_s <= 0.0 {
-            return Err(Error::config(format!("session_ttl_s is {ttl_s:?}, it must be more than 0")));
+            return Err(Error::config(format!(
+                "session_ttl_s is {}, it must be more than 0",
+                Seconds(ttl_s)
+            )));
         }
         if sessions_max < 1 {
             return Err(Error::config(format!("max_sessions is {sessions_max}, it must be at least 1")));
@@ -216,7 +238,7 @@ impl Tree {
     /// The time is not a finite number.
     pub fn set_time(&mut self, now_s: f64) -> Result<Vec<Arc<str>>> {
         if !now_s.is_finite() {
-            let message = format!("the time is {now_s:?}, it must be a finite number of seconds");
+            let message = format!("the time is {}, it must be a finite number of seconds", Seconds(now_s));
             return Err(Error::config(message));
         }
         self.sessions.now_s = self.sessions.now_s.max(now_s);
@@ -243,7 +265,8 @@ impl Tree {
         if let Some(seconds) =
             hints.expected_return_s.filter(|&seconds| !(0.0..f64::INFINITY).contains(&seconds))
         {
-            let message = format!("expected_return_s is {seconds:?}, it must be 0 or more, and finite");
+            let message =
+                format!("expected_return_s is {}, it must be 0 or more, and finite", Seconds(seconds));
             return Err(Error::config(message));
         }
         let id = match self.sessions.names.get(name) {
@@ -314,5 +337,17 @@ impl Tree {
         self.move_frontier(id, None);
         self.policy.closed(self.sessions.table.handle(id).to_bits());
         self.sessions.forget(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Seconds;
+
+    #[test]
+    fn seconds_are_printed_as_in_the_readable_core() {
+        let texts =
+            [f64::NAN, f64::NEG_INFINITY, -1.0, 0.5, 1e16, 1.5e-5, 1e-4].map(|s| Seconds(s).to_string());
+        assert_eq!(texts, ["nan", "-inf", "-1.0", "0.5", "1e+16", "1.5e-05", "0.0001"]);
     }
 }

@@ -71,7 +71,7 @@ LOG = Group.create_ordered("Log")
 
 Size = Annotated[int, Parameter(converter=_bytes, n_tokens=1)]
 Slots = Annotated[
-    Mapping[str, int], Parameter(converter=_slots, n_tokens=1, accepts_keys=False, allow_repeating=True)
+    Mapping[str, int], Parameter(converter=_slots, n_tokens=1, accepts_keys=False, allow_repeating=False)
 ]
 Names = Annotated[tuple[str, ...], Parameter(negative=())]
 

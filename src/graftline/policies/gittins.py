@@ -102,7 +102,7 @@ class Gittins(EvictionPolicy):
         course.last_s, course.pages = self.now_s, passage.pages
         course.answer = float(passage.answer_pages)
         course.scale_s = self.expected_s(course)
-        course.weight = sqrt(float(passage.pages))
+        course.weight = sqrt(float(max(passage.pages, 1)))
         self.weigh(course.weight)
         self.passing, self.passing_chance = course, self.chance_of(course)
         self.registrations += 1.0

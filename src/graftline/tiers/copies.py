@@ -100,6 +100,9 @@ class CopyThread:
             job, ticket = entry
             try:
                 job()
+            except GraftlineError as error:  # foreseen: whoever reads the ticket counts it
+                logger.debug("a copy between tiers was given up: %s", error.message)
+                ticket.end(error)
             except Exception as error:
                 logger.warning("a copy between tiers failed", exc_info=True)
                 ticket.end(error)

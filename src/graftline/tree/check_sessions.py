@@ -40,7 +40,7 @@ def check_frontiers(state: State) -> None:
         if state.nodes.get(record.node.ident) is not record.node or record.node.end > record.boundary:
             raise IntegrityError("S-5", f"session '{name}' ends at node {record.node.ident}, which is gone")
         ends.setdefault(record.node.ident, set()).add(name)
-    kept = {node.ident: node.sessions for node in state.nodes.values() if node.sessions}
+    kept = {node.ident: set(node.sessions) for node in state.nodes.values() if node.sessions}
     if kept != ends:
         raise IntegrityError("S-5", f"nodes name the sessions {kept}, found {ends}")
 

@@ -161,12 +161,12 @@ def move_frontier(state: State, name: str, node: Node | None, boundary: int) -> 
     record = state.sessions[name]
     before, boundary_before = record.node, record.boundary
     if node is not None:
-        node.sessions.add(name)
+        node.sessions[name] = None
         refer(state, node, boundary, +1)
         give_hints(state, record, node, boundary)
     if before is not None:
         if before is not node:
-            before.sessions.discard(name)
+            before.sessions.pop(name, None)
         refer(state, before, boundary_before, -1)
     record.node, record.boundary = node, boundary
     for end, reached in ((before, boundary_before), (node, boundary)):

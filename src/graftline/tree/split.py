@@ -105,4 +105,4 @@ def move_frontiers(state: State, node: Node, parent: Node) -> None:
         state.sessions[name].node = parent if parent.parent is not None else None
     if parent.parent is not None:
         parent.sessions |= node.sessions
-    node.sessions = set()
+    node.sessions = {}

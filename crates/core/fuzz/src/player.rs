@@ -14,8 +14,10 @@ use crate::talk::{SESSIONS_MAX, TTL_S, Talk};
 
 const PATH_PAGES_MAX: usize = 9;
 const KEPT_MAX: usize = 8;
-const POLICIES: [&str; 8] = ["lru", "lfu", "lfu(3)", "slru", "slru(2)", "priority", "cost", "session"];
-const BASES: [&str; 4] = ["session(lfu(3))", "session(slru)", "session(priority)", "session(cost)"];
+const POLICIES: [&str; 9] =
+    ["lru", "lfu", "lfu(3)", "slru", "slru(2)", "priority", "cost", "session", "gittins"];
+const BASES: [&str; 5] =
+    ["session(lfu(3))", "session(slru)", "session(priority)", "session(cost)", "session(gittins)"];
 
 pub(crate) struct Player {
     pub(crate) tree: Tree,

@@ -1,5 +1,6 @@
 //! What must be refused without a change: bad values, handles of the past.
 
+use graftline_core::policy::make_policy;
 use graftline_core::{Error, GivenRun, KnownPath};
 
 use crate::bytes::Bytes;
@@ -46,6 +47,8 @@ impl Player {
 
     fn name_the_unknown(&mut self, bytes: &mut Bytes) {
         assert!(matches!(self.tree.component("nobody"), Err(Error::Config { .. })));
+        let text = String::from_utf8_lossy(&bytes.0[..bytes.0.len().min(16)]);
+        assert!(matches!(make_policy(&text), Ok(_) | Err(Error::Config { .. })));
         let Some(index) = bytes.pick(&self.model.leases) else { return };
         let handle = self.model.leases[index].handle;
         assert!(matches!(self.tree.release_components(handle, ["nobody"]), Err(Error::Config { .. })));

@@ -101,8 +101,8 @@ impl Gaps {
         let back = self.back[place] + share * (self.back[place + 1] - self.back[place]);
         let area = self.area[place] + (self.back[place] + back) / 2.0 * (age - AT[place]);
         let mut best = 0.0_f64;
-        for end in place + 1..EDGES {
-            let room = (AT[end] - age) - chance * (self.area[end] - area);
+        for (end, &edge) in AT.iter().enumerate().skip(place + 1) {
+            let room = (edge - age) - chance * (self.area[end] - area);
             best = best.max(chance * (self.back[end] - back) / room);
         }
         best

@@ -161,7 +161,7 @@ impl Policy for Gittins {
         (course.last_s, course.pages) = (self.now_s, passage.pages);
         course.answer = f64::from(passage.answer_pages);
         course.scale_s = self.expected_s(&course);
-        course.weight = f64::from(passage.pages).sqrt();
+        course.weight = f64::from(passage.pages.max(1)).sqrt();
         self.weigh(course.weight);
         self.passing = Passing { number, scale_s: course.scale_s, chance: self.chance_of(&course) };
         self.courses.insert(number, course);
