@@ -1,7 +1,8 @@
-"""`graftline serve` as a user starts it: a process of its own, questions to it, and what it tells of itself."""
+"""`graftline serve` as a user starts it: a process of its own, questions to it, what it tells of itself."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +28,7 @@ TIERED = ("--host-memory", "64MiB", "--prefetch-policy", "wait")
 WORDS = ("a", "page", "of", "tree", "holds", "what", "many", "prompts", "share", "and", "no", "more", "than")
 PROMPT_WORDS = 200
 ANSWER_TOKENS = 12
+TRIES_MAX = 60
 Truth = Callable[[str], str]
 """The answer to a prompt, computed without any cache."""
 
@@ -152,14 +155,14 @@ class Graftline:
 
     def write(self, numbers: Iterator[int]) -> str:
         """Asks new prompts until one has come to the store as a whole; gives that one."""
-        while True:
+        for text in map(prompt, itertools.islice(numbers, TRIES_MAX)):
             self.until_store_is_tried()
             before, failed = self.written_states(), self._given_up()
-            text = prompt(next(numbers))
             self.ask(text)
-            until(lambda before=before, failed=failed: self._told_of_writes(before, failed), "a write")
+            until(partial(self._told_of_writes, before, failed), "a write, or why there is none")
             if self.written_states() > before:
                 return text
+        raise AssertionError(f"never written: {self.store()}")
 
     def _told_of_writes(self, before: int, failed: int) -> bool:
         return self.written_states() > before or self._given_up() > failed

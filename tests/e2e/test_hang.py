@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.live import TIERED, Graftline, Truth, prompt, running, until
+from e2e.live import TIERED, Graftline, Truth, prompt, running
 from tiers.store.conftest import needs
 
 CALLS_MAX = 8

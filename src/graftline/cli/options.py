@@ -140,6 +140,8 @@ class CacheOptions:
     """Whether prompts reuse anything."""
     eviction_policy: str = "lru"
     """Which values leave first: lru, lfu, slru, priority, session, session(lfu), cost."""
+    checkpoints: str = "replay,end,answer,branch,marks"
+    """Boundaries that get windows and states: replay, end, answer, branch, marks, grid:TOKENS."""
     tenant_share: float = 1.0
     """Most of each pool that the prompts of one cache_salt may keep."""
     session_ttl: float = 3600.0
@@ -225,6 +227,7 @@ class ServeConfig:
             prefix_cache=cache.prefix_cache,
             core=cache.core,
             policy=cache.eviction_policy,
+            checkpoints=cache.checkpoints,
             namespace_share=cache.tenant_share,
             session_ttl_s=cache.session_ttl,
             max_sessions=cache.max_sessions,

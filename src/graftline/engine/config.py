@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from graftline.cache.lower import WritePolicy
+from graftline.cache.placement import parse_placement
 from graftline.engine.api import PrefetchPolicy
 from graftline.errors import ConfigError
+from graftline.policies import make_policy
 from graftline.tiers.worth import BreakEven
 
 
@@ -31,6 +33,8 @@ class EngineConfig:
         coalesce: whether a request waits for a running one that computes the same prefix (rule X-7).
         core: which tree core keeps the books: `auto`, `python` or `rust`.
         policy: which values leave first, as `graftline.policies.make_policy` reads it.
+        checkpoints: which boundaries get windows and states (rule C-5), as
+            `graftline.cache.placement.parse_placement` reads it.
         namespace_share: most of each pool that one adapter and salt may keep (rule C-12).
         session_ttl_s: a session idle for longer is closed.
         max_sessions: most sessions that are open; the one idle longest is closed first.
@@ -64,6 +68,7 @@ class EngineConfig:
     coalesce: bool = True
     core: str = "auto"
     policy: str = "lru"
+    checkpoints: str = "replay,end,answer,branch,marks"
     namespace_share: float = 1.0
     session_ttl_s: float = 3600.0
     max_sessions: int = 100_000
@@ -104,6 +109,8 @@ class EngineConfig:
             )
         if not 0 < self.namespace_share <= 1:
             raise ConfigError(f"namespace_share is {self.namespace_share}, it must be above 0 and at most 1")
+        make_policy(self.policy)
+        parse_placement(self.checkpoints)
         self._check_tiers()
 
     @property

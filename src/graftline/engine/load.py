@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from graftline.cache import HostConfig, PrefixCache, SessionLimits, StoreConfig, host_slots
 from graftline.cache.history import History
+from graftline.cache.placement import parse_placement
 from graftline.cache.watch import Watch
 from graftline.components import Chunk, ComponentSpec, ReuseRule, Window
 from graftline.engine.api import EngineInfo
@@ -89,6 +90,7 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
         sessions=SessionLimits(config.session_ttl_s, config.max_sessions),
     )
     cache.namespace_share = config.namespace_share
+    cache.placement = parse_placement(config.checkpoints)
     if config.explain_pages:
         cache.start_watch(Watch(History(config.explain_pages)))
     info = EngineInfo(

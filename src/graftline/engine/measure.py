@@ -51,7 +51,7 @@ def time_prefill(runner: Runner, chunk_tokens: int) -> float:
 
 def time_copy(pool: ComponentPool, count: int) -> float:
     """Seconds to bring `count` slots of a pool up from host memory."""
-    slots, rows = np.arange(count, dtype=np.int32), np.zeros((count, pool.slot_bytes), np.uint8)
+    slots, rows = np.arange(count, dtype=np.int32), np.ones((count, pool.slot_bytes), np.uint8)
     return fastest(lambda: pool.import_rows(slots, rows))
 
 

@@ -1,0 +1,111 @@
+"""The order that weighs returns against room: what it learns, and that it pays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from graftline.components import ComponentSpec, Full
+from graftline.policies import Gittins, Passage, Usage
+from graftline.policies.gaps import AT, LAST, Gaps, bucket, early_shape
+from graftline.replay.compositions import parse_composition
+from graftline.replay.requests import NO_IDS, ReplayRequest
+from graftline.replay.simulate import Setup, simulate
+from graftline.replay.tokens import PagedTrace
+
+PAGE_TOKENS, PATH_PAGES = 16, 4
+
+
+class Turns:
+    """Sessions that come back in turn, each with the same path and some pages more, and strangers between."""
+
+    name = "turns"
+
+    def __init__(self, sessions: int, turns: int) -> None:
+        self.sessions, self.turns = sessions, turns
+
+    def __iter__(self) -> Iterator[ReplayRequest]:
+        for turn in range(self.turns):
+            for number in range(self.sessions):
+                now_s = 10.0 * turn + number * 10.0 / self.sessions
+                yield request(f"regular {number}", turn, now_s, number << 20, PATH_PAGES + turn // 8)
+                stranger = turn * self.sessions + number
+                yield request(f"stranger {stranger}", 0, now_s, (1 << 40) + (stranger << 20), PATH_PAGES)
+
+
+def request(session: str, turn: int, now_s: float, first_page: int, pages: int) -> ReplayRequest:
+    """One whose blocks are pages."""
+    return ReplayRequest(
+        ident=f"{session}, {turn}",
+        session=session,
+        turn=turn,
+        arrival_s=now_s,
+        think_s=None,
+        prompt_tokens=pages * PAGE_TOKENS + 1,
+        answer_tokens=1,
+        unit_tokens=PAGE_TOKENS,
+        prompt_ids=np.arange(first_page, first_page + pages, dtype=np.uint64),
+        answer_ids=NO_IDS,
+    )
+
+
+def reused(policy: str, core: str) -> int:
+    """Tokens reused of a trace whose regulars need twice the room that there is."""
+    slots = {"full": 6 * PATH_PAGES}
+    setup = Setup(parse_composition("full"), slots, PAGE_TOKENS, policy, core)
+    return simulate(PagedTrace(Turns(sessions=10, turns=40)), setup).reused_tokens
+
+
+@pytest.mark.rule("P-7", "P-8", "P-9")
+def test_of_sessions_that_come_back_in_turn_some_are_kept_and_strangers_are_not() -> None:
+    """Plain recency always drops what comes back next, and finds nothing."""
+    assert reused("lru", "python") == 0
+    regulars = 10 * 39 * PATH_PAGES * PAGE_TOKENS
+    assert reused("gittins", "python") > regulars // 4
+
+
+@pytest.mark.rule("P-5", "P-9")
+def test_both_cores_reuse_the_same() -> None:
+    pytest.importorskip("graftline._core")
+    assert reused("gittins", "rust") == reused("gittins", "python")
+
+
+@pytest.mark.rule("P-9")
+def test_what_comes_back_after_one_gap_promises_most_just_before_it() -> None:
+    gaps = Gaps()
+    gaps.add(1.0, 1e6)
+    gaps.refit(early_shape(), 1.0)
+    early, later, due, late, gone = (gaps.index(0.9, age) for age in (0.0, 0.5, 0.9, 1.5, 10.0))
+    assert early < later < due
+    assert due > late > gone
+    assert gaps.back_by(0.9) < 0.01
+    assert gaps.back_by(1.3) > 0.99
+
+
+def test_buckets_lie_between_edges_that_rise() -> None:
+    assert sorted(set(AT)) == list(AT)
+    assert [bucket(0.0), bucket(AT[7]), bucket(1e9)] == [0, 7, LAST]
+
+
+@pytest.mark.rule("P-9")
+def test_who_went_on_before_is_worth_more_than_who_never_did() -> None:
+    policy = Gittins()
+    policy.bind([ComponentSpec("full", Full(), slots=1)])
+    usages = {}
+    for step in range(400):
+        policy.set_time(float(step))
+        for session in (step % 5, 1000 + step):
+            usages[session] = pass_once(policy, usages.get(session, Usage()), session)
+    assert policy.rank(usages[4]) > 10 * policy.rank(usages[1399])
+
+
+def pass_once(policy: Gittins, usage: Usage, session: int) -> Usage:
+    """One request of a session, all of whose path is one run."""
+    usage.start_page, usage.end_page = 0, 4
+    policy.registered(Passage(session, pages=4, kept_pages=None, answer_pages=0))
+    policy.passed(usage)
+    policy.settled()
+    usage.sessions = 1
+    return usage
