@@ -20,7 +20,7 @@ from graftline.key import Namespace
 from graftline.plan import Slots
 from graftline.zoo import build_config, build_model, describe
 
-ROOMY = {"full": 600, "swa": 600, "chunk": 600, "state": 160}
+ROOMY = {"full": 1200, "swa": 1200, "chunk": 1200, "state": 160}
 CORE = "rust"  # which the fixture `core` changes
 PATIENCE_S = 300  # a stuck engine shows as `queue.Empty`
 Prompt = Sequence[int]

@@ -22,6 +22,7 @@ class Turns:
     """Sessions that come back in turn, each with the same path and some pages more, and strangers between."""
 
     name = "turns"
+    empty_prompts = 0
 
     def __init__(self, sessions: int, turns: int) -> None:
         self.sessions, self.turns = sessions, turns
@@ -93,7 +94,7 @@ def test_buckets_lie_between_edges_that_rise() -> None:
 def test_who_went_on_before_is_worth_more_than_who_never_did() -> None:
     policy = Gittins()
     policy.bind([ComponentSpec("full", Full(), slots=1)])
-    usages = {}
+    usages: dict[int, Usage] = {}
     for step in range(400):
         policy.set_time(float(step))
         for session in (step % 5, 1000 + step):

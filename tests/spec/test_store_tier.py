@@ -295,3 +295,17 @@ def test_what_the_store_has_lost_is_written_again(core: str) -> None:
     model.run(PROMPT)
     model.cache.lower.flush()
     assert store.stat().objects == objects
+
+
+@pytest.mark.rule("B-11", "H-8")
+def test_a_store_that_came_later_gets_what_the_others_have(core: str) -> None:
+    """Near and far: what is kept again is written to the one that lacks it."""
+    near, far = MemoryStore(10**7), MemoryStore(10**7, url="memory:far")
+    first = with_store("full", near, core)
+    first.run(PROMPT)
+    first.cache.lower.flush()
+    host = HostConfig({"full": 300}, store=StoreConfig(chain_of(near, far), object_bytes=64))
+    both = Model("full", page_tokens=4, slots=60, core=core, host=host)
+    both.run(PROMPT)
+    both.cache.lower.flush()
+    assert far.stat().objects == near.stat().objects > 0

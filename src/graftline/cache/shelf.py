@@ -190,7 +190,7 @@ class Shelf:
         keys = [self.components[index].layout.key(place.chain_key) for index, place in wanted]
         missing = self.known.unknown(keys)
         if missing:
-            there = self.chain.exists([keys[place] for place in missing])
+            there = self.chain.everywhere([keys[place] for place in missing])
             self.known.add([keys[place] for place, is_there in zip(missing, there, strict=True) if is_there])
             missing = [place for place, is_there in zip(missing, there, strict=True) if not is_there]
         while missing:

@@ -73,12 +73,12 @@ class Gittins(EvictionPolicy):
         self.passing = Course(0)
         self.passing_chance = 0.5
         self.touched: list[list[float]] = []
-        self.closed_components: list[bool] = []
+        self.holds_state: list[bool] = []
         self.fit()
 
     def bind(self, specs: Sequence[ComponentSpec]) -> None:
-        """Which components lose pages one by one, each worth the same."""
-        self.closed_components = [spec.rule.prefix_closed for spec in specs]
+        """Which components keep states; the pages of others are worth the same, one as the other."""
+        self.holds_state = [spec.rule.holds_state for spec in specs]
         self.touched = [[0.0, 0.0] for _ in specs]
 
     # -- time and sessions ---------------------------------------------------------------------------
@@ -195,8 +195,8 @@ class Gittins(EvictionPolicy):
         return gaps.index(chance, max(self.now_s - since_s, 0.0) / scale_s) / scale_s
 
     def worth(self, usage: Usage) -> float:
-        """Work at stake, from 0 to 2, 1 for the mean: what is computed again when the run is gone."""
-        if self.closed_components[usage.component]:
+        """Work at stake, from 0 to 2, 1 for the mean: what is computed again when a state is gone."""
+        if not self.holds_state[usage.component]:
             return 1.0
         count, pages = self.touched[usage.component]
         mine = float(usage.end_page - usage.start_page)

@@ -26,6 +26,7 @@ use hashbrown::HashMap;
 use super::courses::{Chance, Course, KEPT, Mean};
 use super::gaps::{Gaps, early_shape};
 use super::{Passage, Policy, Usage};
+use crate::rule::Rule;
 use crate::tree::Component;
 
 /// Last turn of each class of turns; one more class follows.
@@ -51,7 +52,7 @@ const TOUCHES_MAX: f64 = 4096.0;
 /// Touches of one component, and the sum of their nodes' pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Touched {
-    is_closed: bool,
+    holds_state: bool,
     count: f64,
     pages: f64,
 }
@@ -134,7 +135,7 @@ impl Policy for Gittins {
 
     fn bind(&mut self, components: &[Component]) {
         let untouched = |component: &Component| Touched {
-            is_closed: component.rule.prefix_closed(),
+            holds_state: matches!(component.rule, Rule::Checkpoint),
             ..Touched::default()
         };
         self.touched = components.iter().map(untouched).collect();
@@ -240,10 +241,10 @@ impl Gittins {
         gaps.index(chance, (self.now_s - since_s).max(0.0) / scale_s) / scale_s
     }
 
-    /// Work at stake, from 0 to 2, 1 for the mean: what is computed again when the run is gone.
+    /// Work at stake, from 0 to 2, 1 for the mean: what is computed again when a state is gone.
     fn worth(&self, usage: &Usage) -> f64 {
-        let Touched { is_closed, count, pages } = self.touched[usage.component as usize];
-        if is_closed || pages == 0.0 {
+        let Touched { holds_state, count, pages } = self.touched[usage.component as usize];
+        if !holds_state || pages == 0.0 {
             return 1.0;
         }
         let mine = f64::from(usage.end_page - usage.start_page);

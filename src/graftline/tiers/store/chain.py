@@ -96,6 +96,17 @@ class ChainStore:
         asked.raise_if_all_failed()
         return there
 
+    def everywhere(self, keys: Sequence[Key], deadline_s: float | None = None) -> list[bool]:
+        """Objects that every store has that answers; the others are worth writing."""
+        there = [True] * len(keys)
+        asked = _Asked(deadline_s)
+        for store in self._stores:
+            found = asked.of(store.exists, keys)
+            if found is not None:
+                there = [one and other for one, other in zip(there, found, strict=True)]
+        asked.raise_if_all_failed()
+        return there
+
     def get_checked(
         self, keys: Sequence[Key], sizes: Sequence[int], check: Check, deadline_s: float | None = None
     ) -> list[Got]:
