@@ -27,7 +27,7 @@ FLAGS = (
 TIERED = ("--host-memory", "64MiB", "--prefetch-policy", "wait")
 WORDS = ("a", "page", "of", "tree", "holds", "what", "many", "prompts", "share", "and", "no", "more", "than")
 PROMPT_WORDS = 200
-ANSWER_TOKENS = 12
+ANSWER_TOKENS = 8
 TRIES_MAX = 60
 Truth = Callable[[str], str]
 """The answer to a prompt, computed without any cache."""
@@ -66,7 +66,7 @@ class Graftline:
         command = [sys.executable, "-m", "graftline", "serve", str(model), *FLAGS, *flags]
         watched = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         self.lines: list[str] = []
-        self.url = ""
+        self._url = ""
         self._told = threading.Event()
         self._process = subprocess.Popen(
             [*watched, *command],
@@ -84,7 +84,7 @@ class Graftline:
         for line in stream:
             self.lines.append(line.rstrip("\n"))
             if "ready: http" in line:
-                self.url = line.rstrip("\n").split("ready: ")[1]
+                self._url = line.rstrip("\n").split("ready: ")[1]
                 self._told.set()
         self._told.set()
 
@@ -92,10 +92,12 @@ class Graftline:
     def log(self) -> str:
         return "\n".join(self.lines)
 
-    def until_ready(self) -> Graftline:
+    @property
+    def url(self) -> str:
+        """Its address, as soon as it is ready."""
         assert self._told.wait(PATIENCE_S), self.log
-        assert self.url, self.log
-        return self
+        assert self._url, self.log
+        return self._url
 
     def kill(self) -> None:
         """As `kill -9`, and waits until it is gone. May be called twice."""
@@ -173,10 +175,8 @@ class Graftline:
 
 @contextmanager
 def running(*servers: Graftline) -> Iterator[None]:
-    """Waits until they are ready; kills them in the end."""
+    """Kills them in the end; the first question waits until they are ready."""
     with ExitStack() as stack:
         for server in servers:
             stack.callback(server.kill)
-        for server in servers:
-            server.until_ready()
         yield

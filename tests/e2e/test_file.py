@@ -24,7 +24,7 @@ def test_a_server_that_is_killed_finds_its_store_again(
         with running(server):
             all_are_right(server, texts, truth)
             texts.append(server.write(numbers))
-            more = [prompt(next(numbers)) for _ in range(6)]
+            more = [prompt(next(numbers)) for _ in range(4)]
             with ThreadPoolExecutor(len(more)) as pool:
                 answers = [pool.submit(ask_unless_killed, server, text) for text in more]
                 answers[0].result()
