@@ -70,3 +70,15 @@ def test_a_watch_needs_events() -> None:
     cache = PrefixCache([ComponentSpec("full", Full(), 4)], page_tokens=4)
     with pytest.raises(ConfigError, match="needs events"):
         cache.start_watch(Watch(History(10)))
+
+
+@pytest.mark.rule("C-11")
+def test_who_was_evicted_is_named_and_not_who_was_dead_then() -> None:
+    """The state leaves for another request; the pages that only it made usable are dead, and leave later."""
+    model, _ = watched("full_state", {"full": 35, "state": 3})
+    model.run(PROMPT, label="first")
+    for start in (300, 500, 700):
+        model.run(range(start, start + 41), label="thief")
+    with model.begin([*PROMPT, 9], label="again") as request:
+        assert request.match.path_tokens < 40
+        assert (request.forgotten.component, request.forgotten.reason) == ("state", "evicted")

@@ -13,6 +13,8 @@ from graftline.key import Namespace, Tokens, page_keys
 from graftline.plan import Event, Match
 
 EXPLANATIONS_MAX = 1000
+EVICTED = "evicted"
+"""The reason of what left though it could have been used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Forgotten:
 
     Attributes:
         known_tokens: how much of the prompt was known once.
-        component: whose value is missing first behind what the tree still knows.
+        component: whose value left first though it could have been used; else the first that is missing.
         reason: why it left.
     """
 
@@ -82,13 +84,17 @@ class Watch:
     def forgotten(explanation: Explanation) -> Forgotten | None:
         """What of a prompt the tree knew once and has forgotten; None for nothing (rule C-11)."""
         known, path = explanation.known_pages, explanation.path_pages
-        if known <= path:
+        left = [
+            (stretch.state != EVICTED, stretch.first_page, story.component, stretch.state)
+            for story in explanation.components
+            for stretch in story.stretches
+            if stretch.end_page > path and stretch.state not in (HELD, NEVER)
+        ]
+        if known <= path or not left:
             return None
-        for story in explanation.components:
-            for stretch in story.stretches:
-                if stretch.first_page <= path < stretch.end_page and stretch.state not in (HELD, NEVER):
-                    return Forgotten(known * explanation.page_tokens, story.component, stretch.state)
-        return None
+        # What was evicted made the rest useless: it is the cause, whatever left before or after it.
+        _, _, component, reason = min(left, key=lambda one: one[:2])
+        return Forgotten(known * explanation.page_tokens, component, reason)
 
     def explanation(self, request: str) -> Explanation | None:
         """Why a request reused what it did; None when it is not known (any more)."""
