@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from graftline import cache
 from graftline.cache.explain import Explanation
 from graftline.cache.flow import Flow
 from graftline.key import Tokens
@@ -129,15 +130,9 @@ class TokenEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolUse:
-    """Slots of one component's pool: `free + held + private == capacity` (rule C-1)."""
+class PoolUse(cache.PoolUse):
+    """Slots of one component's pool: `free + held + private == capacity` (rule C-1), and the bytes of one."""
 
-    component: str
-    capacity: int
-    free: int
-    held: int
-    leased: int
-    private: int
     slot_bytes: int
 
 
