@@ -46,8 +46,9 @@ def test_a_model_that_cannot_be_loaded(tmp_path: Path) -> None:
 
 
 def test_draining_finishes_what_runs_and_takes_nothing_new(model: Path) -> None:
-    body = {"prompt": "Go on", "max_tokens": 600, "ignore_eos": True, "temperature": 0, "stream": True}
-    with running(lambda: load(model, ENGINE)) as live, live.http() as http:
+    body = {"prompt": "Go on", "max_tokens": 300, "ignore_eos": True, "temperature": 0, "stream": True}
+    patient = replace(SERVER, drain_s=PATIENCE_S)
+    with running(lambda: load(model, ENGINE), patient) as live, live.http() as http:
         with http.stream("POST", "/v1/completions", json=body) as response:
             chunks = response.iter_text()
             text = next(chunks)
