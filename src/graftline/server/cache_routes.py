@@ -60,7 +60,7 @@ async def reset_prefix_cache(state: AppState) -> Reset:
     return Reset(freed_slots=await asyncio.to_thread(state.backend().engine.clear_cache))
 
 
-@router.post("/cache/flush", responses=failures(401, 403, 422, 503))
+@router.post("/cache/flush", responses=failures(400, 401, 403, 503))
 async def flush(
     state: AppState,
     tier: Annotated[TierName, Query(description="Which tier is emptied; a store for all who use it.")],
@@ -86,7 +86,7 @@ async def attach(body: StoreRequest, state: AppState) -> Stores:
     return await _stores(state)
 
 
-@router.delete("/cache/stores", responses=failures(401, 403, 404, 422, 503))
+@router.delete("/cache/stores", responses=failures(400, 401, 403, 404, 503))
 async def detach(
     state: AppState,
     url: Annotated[str, Query(min_length=1, max_length=URL_MAX, description="As `/cache/stats` shows it.")],
@@ -97,14 +97,14 @@ async def detach(
     return await _stores(state)
 
 
-@router.post("/v1/sessions/{session_id}/close", responses=failures(401, 403, 422, 503))
+@router.post("/v1/sessions/{session_id}/close", responses=failures(400, 401, 403, 503))
 async def close_session(session_id: str, state: AppState) -> Closed:
     """Ends a session: what it would come back to is not kept for it any more."""
     name = session_id[:MAX_ID]
     return Closed(closed=await asyncio.to_thread(state.backend().engine.close_session, name))
 
 
-@router.get("/cache/explain/{request_id}", responses=failures(401, 403, 404, 409, 422, 503))
+@router.get("/cache/explain/{request_id}", responses=failures(400, 401, 403, 404, 409, 503))
 async def explain(request_id: str, state: AppState) -> dict[str, Any]:
     """Why a request reused what it did. Needs the admin key when there is one."""
     try:
