@@ -47,6 +47,22 @@ class StoreRequest(BaseModel):
     url: Annotated[str, Field(min_length=1, max_length=URL_MAX, description="As for `--store`.")]
 
 
+class StoreQuery(BaseModel):
+    """Which store, in a query."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: Annotated[str, Field(min_length=1, max_length=URL_MAX, description="As `/cache/stats` shows it.")]
+
+
+class TierQuery(BaseModel):
+    """Which tier, in a query."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tier: Annotated[TierName, Field(description="Which tier is emptied; a store for all who use it.")]
+
+
 @router.get("/cache/stats", responses=failures(401, 403, 503))
 async def cache_stats(state: AppState) -> CacheStats:
     """Counters since the start, and who has the slots now, tier by tier."""
@@ -61,13 +77,10 @@ async def reset_prefix_cache(state: AppState) -> Reset:
 
 
 @router.post("/cache/flush", responses=failures(400, 401, 403, 503))
-async def flush(
-    state: AppState,
-    tier: Annotated[TierName, Query(description="Which tier is emptied; a store for all who use it.")],
-) -> Reset:
+async def flush(state: AppState, query: Annotated[TierQuery, Query()]) -> Reset:
     """Frees everything in one tier that no running request needs. Needs the admin key when there is one."""
     try:
-        freed = await asyncio.to_thread(state.backend().engine.clear_cache, Tier[tier.upper()])
+        freed = await asyncio.to_thread(state.backend().engine.clear_cache, Tier[query.tier.upper()])
     except StoreError as error:
         raise unavailable(f"the store could not be emptied: {error.message}", "store_failed") from error
     return Reset(freed_slots=freed)
@@ -87,13 +100,10 @@ async def attach(body: StoreRequest, state: AppState) -> Stores:
 
 
 @router.delete("/cache/stores", responses=failures(400, 401, 403, 404, 503))
-async def detach(
-    state: AppState,
-    url: Annotated[str, Query(min_length=1, max_length=URL_MAX, description="As `/cache/stats` shows it.")],
-) -> Stores:
+async def detach(state: AppState, query: Annotated[StoreQuery, Query()]) -> Stores:
     """Stops to use a store and closes it. Needs the admin key when there is one."""
-    if not await asyncio.to_thread(state.backend().engine.detach_store, url):
-        raise ApiError(404, f"no store '{url[:200]}' is attached", "url", "store_not_found")
+    if not await asyncio.to_thread(state.backend().engine.detach_store, query.url):
+        raise ApiError(404, f"no store '{query.url[:200]}' is attached", "url", "store_not_found")
     return await _stores(state)
 
 
