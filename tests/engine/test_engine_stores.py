@@ -366,7 +366,7 @@ def test_stores_come_and_go_at_run_time(tmp_path: Path) -> None:
         urls = [store.url for store in client.engine.stats().stores]
         assert client.engine.detach_store(urls[0])
         assert not client.engine.detach_store(urls[0])
-        assert client.ask(PROMPT, 2).reused == 0
+        assert client.ask(PROMPT, 2).reused == 72, "kept again, it was written to the store that lacked it"
         assert client.ask(other, 2).reused == 72
         forget_memory(client)
         client.engine.clear_cache(Tier.STORE)
