@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.harness import ROOT, Report, command, console
-from bench.replay.bench_replay import TRACES, known
+from bench.harness import Report, command, console
+from bench.replay.bench_replay import TRACES, known, shared_options
 from bench.replay.cells import STATE_BYTES, Cell, Cells, TraceCells
 from bench.replay.pages import slug, table
 
@@ -178,17 +178,7 @@ def runs_table(
 
 
 def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--traces", type=Path, default=ROOT.parent / "shared" / "traces")
-    parser.add_argument(
-        "--only", action="append", help="a trace, as FOLDER/FILE without ending; may be repeated"
-    )
-    parser.add_argument("--quick", type=int, default=0, help="stop each trace after so many requests")
-    parser.add_argument("--again", action="append", help="compute a policy's figures anew; or 'all'")
-    parser.add_argument("--core", default="auto")
-    parser.add_argument("--out", type=Path, default=ROOT / "out")
+    parser = shared_options(__doc__ or "")
     parser.add_argument("--docs", type=Path, help="write checkpoints.md into this folder")
     return parser.parse_args()
 

@@ -99,23 +99,29 @@ def cells_of(row: Row) -> tuple[object, ...]:
     )
 
 
-def read_options() -> argparse.Namespace:
+def shared_options(description: str) -> argparse.ArgumentParser:
+    """Options of the benchmarks that keep a figure a cell."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--traces", type=Path, default=ROOT.parent / "shared" / "traces")
     parser.add_argument(
         "--only", action="append", help="a trace, as FOLDER/FILE without ending; may be repeated"
     )
+    parser.add_argument("--quick", type=int, default=0, help="stop each trace after so many requests")
+    parser.add_argument("--again", action="append", help="compute a policy's figures anew; or 'all'")
+    parser.add_argument("--core", default="auto")
+    parser.add_argument("--out", type=Path, default=ROOT / "out")
+    return parser
+
+
+def read_options() -> argparse.Namespace:
+    parser = shared_options(__doc__ or "")
     parser.add_argument("--compositions", action="append", help="a composition; may be repeated")
     parser.add_argument("--policies", action="append", help="an order of eviction; may be repeated")
     parser.add_argument(
         "--capacities", action="append", type=float, help="a share, e.g. 0.05; may be repeated"
     )
-    parser.add_argument("--quick", type=int, default=0, help="stop each trace after so many requests")
-    parser.add_argument("--again", action="append", help="compute a policy's figures anew; or 'all'")
-    parser.add_argument("--core", default="auto")
-    parser.add_argument("--out", type=Path, default=ROOT / "out")
     parser.add_argument("--docs", type=Path, help="write pages and plots into this folder")
     return parser.parse_args()
 

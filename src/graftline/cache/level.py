@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from graftline.cache.slots import SlotLedger
 from graftline.components import ComponentSpec
 from graftline.errors import CapacityError, IntegrityError
-from graftline.plan import Freed, Slots, Tier
+from graftline.plan import Freed, Lease, Slots, Tier
 from graftline.tiers import ValuePool
 from graftline.tree import TreeCore
 
@@ -93,3 +93,10 @@ class Level:
                 raise IntegrityError("C-1", f"{use}, the tree counts {held[use.component]}")
             if idle and (use.private or use.leased):
                 raise IntegrityError("C-2", f"no request is open, but {use}")
+
+
+def release_all(leases: list[tuple[TreeCore, Lease]]) -> None:
+    """Releases leases, the newest first; the list is empty afterwards."""
+    while leases:
+        core, lease = leases.pop()
+        core.release(lease)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from graftline.cache.arrival import Arrival
+from graftline.cache.level import release_all
 from graftline.cache.link import Copying, Link, pairs_of
-from graftline.cache.residency import Residency, joint_boundary, needed, residency
+from graftline.cache.residency import Residency, joined, joint_boundary, needed, residency
 from graftline.errors import CapacityError
 from graftline.key import Namespace, Tokens
 from graftline.plan import Lease, Tier
@@ -81,9 +82,7 @@ class Load:
             self._arrival.abort()
             self._arrival = None
             self.done = True
-        while self._leases:
-            core, lease = self._leases.pop()
-            core.release(lease)
+        release_all(self._leases)
 
 
 def begin_load(link: Link, namespace: Namespace, tokens: Tokens, worth: BreakEven) -> Load | None:
@@ -96,11 +95,8 @@ def begin_load(link: Link, namespace: Namespace, tokens: Tokens, worth: BreakEve
     pages = len(tokens) // page
     on_device = residency(link.device, namespace, tokens)
     in_host = residency(link.host, namespace, tokens)
-    bitmaps = {
-        spec.name: on_device.bitmap(spec.name, pages) | in_host.bitmap(spec.name, pages)
-        for spec in link.device.components
-    }
-    boundary = joint_boundary(link.device.components, page, bitmaps, pages)
+    components = link.device.components
+    boundary = joint_boundary(components, page, joined(components, pages, on_device, in_host), pages)
     gained = boundary * page - on_device.match.boundary_tokens
     if gained <= 0:
         return None

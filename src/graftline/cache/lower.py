@@ -121,8 +121,6 @@ class LowerTiers:
             self.link, landed=self._landed, waiting_max=config.waiting_max, at_once=config.at_once
         )
         self._uses = UseCounts(config.write_uses)
-        self._loads: list[Load] = []
-        self._prefetches: list[Prefetch] = []
         self._given: list[Load | Prefetch] = []
         self.shelf: Shelf | None = None
         if config.store is not None:
@@ -142,7 +140,7 @@ class LowerTiers:
     def busy(self) -> bool:
         """Whether a copy is on its way, so that `pump` will have something to do."""
         writing = self.shelf is not None and self.shelf.writing
-        return bool(self._backups.running or self._loads or self._prefetches or writing)
+        return bool(self._backups.running or writing or any(not given.done for given in self._given))
 
     @property
     def protecting(self) -> bool:
@@ -166,7 +164,6 @@ class LowerTiers:
         """Starts to bring up what a prompt can reuse; see `begin_load`."""
         load = begin_load(self.link, namespace, tokens, self.config.worth)
         if load is not None:
-            self._loads.append(load)
             self._given.append(load)
         return load
 
@@ -183,42 +180,27 @@ class LowerTiers:
         prefetch = Prefetch(self.link, self.shelf, namespace, tokens, limit, self.config.worth)
         if prefetch.done:
             return None
-        self._prefetches.append(prefetch)
         self._given.append(prefetch)
         return prefetch
 
     def attach(self, store: StoreConfig) -> None:
         """Begins to use a store, in place of the one before."""
         self.detach()
-        self._reads = CopyThread(
-            "graftline-reads", depth=store.queue_max, threads=store.readers, on_done=self.config.wake
-        )
-        self._writes = CopyThread("graftline-writes", depth=store.queue_max, on_done=self.config.wake)
-        self.shelf = Shelf(self.link, store, self._reads, self._writes)
+        self.shelf = Shelf(self.link, store, self.config.wake)
 
     def detach(self) -> None:
         """Lets go of the store and closes it: reads that wait are given up, running ones are waited for."""
         if self.shelf is None:
             return
-        self._reads.close()
-        self._writes.close()
-        for prefetch in self._prefetches:
-            prefetch.step()
-        self._prefetches = []
-        self.shelf.pump()
+        self.shelf.stop()
+        self._step_given()
         self.shelf.chain.close()
         self.shelf = None
 
     def pump(self) -> None:
         """Ends the copies that are done and starts those that wait."""
         self._backups.pump(start=self.config.write_policy == "write_through")
-        for load in self._loads:
-            load.step()
-        for prefetch in self._prefetches:
-            prefetch.step()
-        self._loads = [load for load in self._loads if not load.done]
-        self._prefetches = [prefetch for prefetch in self._prefetches if not prefetch.done]
-        self._given = [given for given in self._given if given.protects or not given.done]
+        self._step_given()
         if self.shelf is not None:
             self.shelf.pump()
 
@@ -239,9 +221,15 @@ class LowerTiers:
         self.detach()
         self._copies.close()
         self._backups.close()
-        for load in self._loads:
-            load.release()
-        self._loads = []
+        for given in self._given:
+            if not given.done:
+                given.release()
+
+    def _step_given(self) -> None:
+        """Loads and prefetches go on; those that have ended and protect nothing more are forgotten."""
+        for given in self._given:
+            given.step()
+        self._given = [given for given in self._given if given.protects or not given.done]
 
     def _landed(self, kept: Kept, lease: Lease) -> None:
         """A boundary is in the host now: a session's next turn may begin there, and the store may want it."""

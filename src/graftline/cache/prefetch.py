@@ -15,8 +15,9 @@ from enum import Enum
 import numpy as np
 
 from graftline.cache.arrival import Arrival
+from graftline.cache.level import release_all
 from graftline.cache.link import Link
-from graftline.cache.residency import Bitmap, Residency, joint_boundary, residency
+from graftline.cache.residency import Bitmap, Residency, joined, joint_boundary, residency
 from graftline.cache.shelf import Shelf
 from graftline.errors import CapacityError
 from graftline.key import Namespace, Tokens
@@ -56,7 +57,8 @@ class Prefetch:
         self._link, self._shelf, self._worth = link, shelf, worth
         self._namespace, self._tokens, self._limit = namespace, tokens, limit
         self._started = time.perf_counter()
-        self._floor = self._reach(*self._look())
+        elsewhere = self._look()
+        self._floor = self._reach(elsewhere)
         self._lookup: Lookup | None = None
         self._arrival: Arrival | None = None
         self._fetch: Fetch | None = None
@@ -72,7 +74,7 @@ class Prefetch:
         if self._floor >= limit:
             self._end("")
         else:
-            self._ticket = shelf.reads.submit(self._search(*self._look()))
+            self._ticket = shelf.reads.submit(self._search(elsewhere))
             if self._ticket is None:
                 self._drop("queue full")
 
@@ -108,33 +110,25 @@ class Prefetch:
         """The request has begun, or does not wait any more. What comes later stays in the host."""
         self._given_up = True
         if self.done:
-            self._let_go()
+            release_all(self._leases)
 
     # -- steps -----------------------------------------------------------------------------------------
 
-    def _look(self) -> tuple[Residency, Residency]:
-        return (
-            residency(self._link.device, self._namespace, self._tokens),
-            residency(self._link.host, self._namespace, self._tokens),
+    def _look(self) -> list[Bitmap]:
+        """Pages that the tiers in memory hold, by component."""
+        link = self._link
+        pages = len(self._tokens) // link.host.page_tokens
+        on_device, in_host = (
+            residency(level, self._namespace, self._tokens) for level in (link.device, link.host)
         )
+        return joined(link.host.components, pages, on_device, in_host)
 
-    def _elsewhere(self, on_device: Residency, in_host: Residency) -> list[Bitmap]:
-        pages = len(self._tokens) // self._link.host.page_tokens
-        return [
-            on_device.bitmap(spec.name, pages) | in_host.bitmap(spec.name, pages)
-            for spec in self._link.host.components
-        ]
-
-    def _reach(self, on_device: Residency, in_host: Residency) -> int:
+    def _reach(self, bitmaps: Sequence[Bitmap]) -> int:
         """Deepest boundary, in pages, over the tiers in memory."""
-        specs = self._link.host.components
-        names = [spec.name for spec in specs]
-        bitmaps = dict(zip(names, self._elsewhere(on_device, in_host), strict=True))
-        return joint_boundary(specs, self._link.host.page_tokens, bitmaps, self._limit)
+        host = self._link.host
+        return joint_boundary(host.components, host.page_tokens, bitmaps, self._limit)
 
-    def _search(self, on_device: Residency, in_host: Residency) -> Callable[[], None]:
-        elsewhere = self._elsewhere(on_device, in_host)
-
+    def _search(self, elsewhere: Sequence[Bitmap]) -> Callable[[], None]:
         def search() -> None:
             path: Path = self._shelf.path(self._namespace, self._tokens)
             lookup = Lookup(
@@ -198,7 +192,7 @@ class Prefetch:
         fetch.book()
         lease = arrival.commit(depth if self._any_closed() or not self.outcome else arrival.start)
         self._leases.append((self._link.host.core, lease))
-        self._let_go_of(self._sources)
+        release_all(self._sources)
         if fetch.fault:
             self._drop(fetch.fault)
         elif self.outcome and not self._given_up:
@@ -221,23 +215,15 @@ class Prefetch:
         if self._arrival is not None:
             self._arrival.abort()
             self._arrival = None
-        self._let_go_of(self._sources)
+        release_all(self._sources)
         self.outcome = outcome
         self.phase = Phase.DONE
         self.seconds = time.perf_counter() - self._started
-        page = self._link.host.page_tokens
-        self.fetched_tokens = max(0, self._reach(*self._look()) - self._floor) * page
+        if self._leases:  # else nothing came
+            gained = self._reach(self._look()) - self._floor
+            self.fetched_tokens = max(0, gained) * self._link.host.page_tokens
         if self._given_up:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        self._let_go_of(self._leases)
-
-    @staticmethod
-    def _let_go_of(leases: list[tuple[TreeCore, Lease]]) -> None:
-        while leases:
-            core, lease = leases.pop()
-            core.release(lease)
+            release_all(self._leases)
 
 
 class Fetch:

@@ -52,12 +52,16 @@ def residency(level: Level, namespace: Namespace, tokens: Tokens) -> Residency:
     return Residency(match, level.core.holdings(match, match.path_tokens))
 
 
+def joined(components: Sequence[ComponentSpec], pages: int, *tiers: Residency) -> list[Bitmap]:
+    """Which of the first `pages` pages some tier holds: one bitmap a component, in their order."""
+    return [np.logical_or.reduce([tier.bitmap(spec.name, pages) for tier in tiers]) for spec in components]
+
+
 def joint_boundary(
-    components: Sequence[ComponentSpec], page_tokens: int, bitmaps: Mapping[str, Bitmap], limit: int
+    components: Sequence[ComponentSpec], page_tokens: int, bitmaps: Sequence[Bitmap], limit: int
 ) -> int:
     """Deepest boundary, in pages, on which all components agree; rule M-2 over joined bitmaps."""
-    rules = [spec.rule for spec in components]
-    return deepest_boundary(rules, [bitmaps[spec.name] for spec in components], page_tokens, limit)
+    return deepest_boundary([spec.rule for spec in components], bitmaps, page_tokens, limit)
 
 
 def needed(spec: ComponentSpec, boundary: int, page_tokens: int) -> slice:

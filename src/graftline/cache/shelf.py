@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from graftline.cache.link import Link
 from graftline.cache.residency import Residency, residency
@@ -18,7 +19,7 @@ from graftline.tiers.store.chain import ChainStore
 from graftline.tiers.store.groups import Group
 from graftline.tiers.store.lookup import StoredComponent
 from graftline.tiers.store.objects import ObjectLayout, ObjectPlace, Path, blank, layout_digest, seal
-from graftline.tiers.store.reader import ObjectGot
+from graftline.tiers.store.reader import ObjectGot, in_batches
 
 KEYS_REMEMBERED = 65_536
 PUT_BYTES = 16 * 2**20
@@ -79,14 +80,39 @@ class Known:
 
 
 @dataclass(slots=True)
+class Written:
+    """What became of one boundary; filled on the writing thread, read when it has ended.
+
+    Attributes:
+        objects: component and bytes of each object written.
+        refused: objects that no store took.
+    """
+
+    objects: list[tuple[str, int]] = field(default_factory=list)
+    refused: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """One boundary on its way to the store."""
 
     source: Lease
     ticket: Ticket
-    written: list[tuple[str, int]] = field(default_factory=list)
-    refused: int = 0
-    seconds: float = 0.0
+    written: Written
+
+
+class Wanted(NamedTuple):
+    """One object of a boundary."""
+
+    key: Key
+    layout: ObjectLayout
+    place: ObjectPlace
+
+    @property
+    def object_bytes(self) -> int:
+        """Its length."""
+        return self.layout.object_bytes(len(self.place.tokens) // self.layout.page_tokens)
 
 
 class Shelf:
@@ -98,13 +124,14 @@ class Shelf:
         reads: threads that look up and read.
     """
 
-    def __init__(self, link: Link, config: StoreConfig, reads: CopyThread, writes: CopyThread) -> None:
+    def __init__(self, link: Link, config: StoreConfig, wake: Callable[[], None]) -> None:
         self.chain = config.chain
-        self.reads = reads
+        depth = config.queue_max
+        self.reads = CopyThread("graftline-reads", depth=depth, threads=config.readers, on_done=wake)
+        self._writes = CopyThread("graftline-writes", depth=depth, on_done=wake)
         self.keys_max = config.keys_max
         self.known = Known()
         self._link = link
-        self._writes = writes
         self._running: list[Write] = []
         self.components = []
         for spec in link.device.components:
@@ -138,14 +165,13 @@ class Shelf:
         if found.match.boundary_tokens != len(tokens):
             return
         source = host.core.claim(found.match, len(tokens))
-        write = Write(source, Ticket())
-        ticket = self._writes.submit(lambda: self._write(write, namespace, tokens, found))
+        written = Written()
+        ticket = self._writes.submit(lambda: self._write(written, namespace, tokens, found))
         if ticket is None:
             host.core.release(source)
             self._link.flow.drop(Tier.HOST, Tier.STORE, "queue full")
             return
-        write.ticket = ticket
-        self._running.append(write)
+        self._running.append(Write(source, ticket, written))
 
     def exists(self, keys: Sequence[Key]) -> list[bool]:
         """Asks the stores; what they have lost is not known any more, so that it is written again."""
@@ -171,6 +197,12 @@ class Shelf:
             self._link.host.core.release(write.source)
             self._book(write)
 
+    def stop(self) -> None:
+        """Ends the threads: what waits is given up, what runs is waited for. The store stays open."""
+        self.reads.close()
+        self._writes.close()
+        self.pump()
+
     def wait(self) -> None:
         """Waits for the writes that are on their way."""
         for write in self._running:
@@ -179,67 +211,57 @@ class Shelf:
 
     # -- on the writing thread -----------------------------------------------------------------------------
 
-    def _write(self, write: Write, namespace: Namespace, tokens: Tokens, found: Residency) -> None:
+    def _write(self, written: Written, namespace: Namespace, tokens: Tokens, found: Residency) -> None:
         started = time.perf_counter()
-        path = self.path(namespace, tokens)
-        wanted = [
-            (index, path.place(component.first_page(end), end))
-            for index, component in enumerate(self.components)
+        wanted = self._lacking(self._wanted(self.path(namespace, tokens)))
+        pages = len(tokens) // self._link.host.page_tokens
+        slots = {name: found.slots(name, pages) for name in {one.layout.component for one in wanted}}
+        for batch in in_batches(wanted, PUT_BYTES):
+            self._put(written, batch, slots)
+        written.seconds = time.perf_counter() - started
+
+    def _wanted(self, path: Path) -> list[Wanted]:
+        """All objects that the boundary at the end of a path needs."""
+        return [
+            Wanted(
+                component.layout.key(path.keys[end - 1]),
+                component.layout,
+                path.place(component.first_page(end), end),
+            )
+            for component in self.components
             for end in component.ends(0, len(path.keys))
         ]
-        keys = [self.components[index].layout.key(place.chain_key) for index, place in wanted]
-        missing = self.known.unknown(keys)
-        if missing:
-            there = self.chain.everywhere([keys[place] for place in missing])
-            self.known.add([keys[place] for place, is_there in zip(missing, there, strict=True) if is_there])
-            missing = [place for place, is_there in zip(missing, there, strict=True) if not is_there]
-        while missing:
-            missing = self._put_some(write, missing, keys, wanted, found)
-        write.seconds = time.perf_counter() - started
 
-    def _put_some(
-        self,
-        write: Write,
-        missing: list[int],
-        keys: list[Key],
-        wanted: list[tuple[int, ObjectPlace]],
-        found: Residency,
-    ) -> list[int]:
-        """Writes objects up to a bounded number of bytes; returns what is left."""
-        batch: list[int] = []
-        objects: list[memoryview] = []
-        while missing and sum(map(len, objects)) < PUT_BYTES:
-            batch.append(missing[0])
-            objects.append(self._object(*wanted[missing[0]], found))
-            missing = missing[1:]
-        done = self.chain.put([keys[place] for place in batch], objects)
-        self.known.add([keys[place] for place, ok in zip(batch, done, strict=True) if ok])
-        for place, data, ok in zip(batch, objects, done, strict=True):
-            if ok:
-                name = self.components[wanted[place][0]].layout.component
-                write.written.append((name, len(data)))
-            else:
-                write.refused += 1
-        return missing
+    def _lacking(self, wanted: list[Wanted]) -> list[Wanted]:
+        """Those that are not known to be in every store."""
+        unknown = [wanted[place] for place in self.known.unknown([one.key for one in wanted])]
+        if not unknown:
+            return []
+        there = self.chain.everywhere([one.key for one in unknown])
+        self.known.add([one.key for one, is_there in zip(unknown, there, strict=True) if is_there])
+        return [one for one, is_there in zip(unknown, there, strict=True) if not is_there]
 
-    def _object(self, index: int, place: ObjectPlace, found: Residency) -> memoryview:
-        layout = self.components[index].layout
-        pages = len(place.tokens) // layout.page_tokens
-        end = place.first_page + pages
-        slots: Slots = found.slots(layout.component, end)[place.first_page :]
-        data, rows = blank(layout, place)
-        self._link.host_rows[layout.component].export_rows(slots, rows)
+    def _put(self, written: Written, batch: list[Wanted], slots: Mapping[str, Slots]) -> None:
+        objects = [self._object(one, slots[one.layout.component]) for one in batch]
+        done = self.chain.put([one.key for one in batch], objects)
+        self.known.add([one.key for one, ok in zip(batch, done, strict=True) if ok])
+        sizes = zip(batch, objects, done, strict=True)
+        written.objects += [(one.layout.component, len(data)) for one, data, ok in sizes if ok]
+        written.refused += done.count(False)
+
+    def _object(self, one: Wanted, slots: Slots) -> memoryview:
+        first = one.place.first_page
+        data, rows = blank(one.layout, one.place)
+        self._link.host_rows[one.layout.component].export_rows(slots[first : first + len(rows)], rows)
         seal(data)
         return data
 
     def _book(self, write: Write) -> None:
-        flow = self._link.flow
-        error = write.ticket.error
+        flow, written, error = self._link.flow, write.written, write.ticket.error
         if error is not None:
             flow.drop(Tier.HOST, Tier.STORE, getattr(error, "reason", "failed"))
-        for name, object_bytes in write.written:
-            flow.pages[name, Tier.HOST, Tier.STORE] += 1
-            flow.bytes[name, Tier.HOST, Tier.STORE] += object_bytes
-        if write.refused:
-            flow.dropped[Tier.HOST, Tier.STORE, "refused"] += write.refused
-        flow.took(Tier.HOST, Tier.STORE, write.seconds)
+        for name, object_bytes in written.objects:
+            flow.moved(name, Tier.HOST, Tier.STORE, 1, object_bytes)
+        if written.refused:
+            flow.dropped[Tier.HOST, Tier.STORE, "refused"] += written.refused
+        flow.took(Tier.HOST, Tier.STORE, written.seconds)

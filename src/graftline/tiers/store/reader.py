@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from graftline.tiers.device import Rows
 from graftline.tiers.store.chain import ChainStore, Got
@@ -49,7 +50,7 @@ def read_objects(
         StoreError: a call failed in every store.
     """
     end_s = None if deadline_s is None else time.monotonic() + deadline_s
-    for batch in _batches(reads):
+    for batch in in_batches(reads, BATCH_BYTES):
         left_s = None if end_s is None else max(0.0, end_s - time.monotonic())
         yield from _read_batch(stores, components, batch, left_s)
 
@@ -73,14 +74,26 @@ def _read_batch(
     yield from map(ObjectGot, batch, rows, gots)
 
 
-def _batches(reads: Sequence[ObjectRead]) -> Iterator[list[ObjectRead]]:
-    batch: list[ObjectRead] = []
+class Sized(Protocol):
+    """An object of known length."""
+
+    @property
+    def object_bytes(self) -> int:
+        """Its length."""
+
+
+Item = TypeVar("Item", bound=Sized)
+
+
+def in_batches(items: Sequence[Item], batch_bytes_max: int) -> Iterator[list[Item]]:
+    """Items in their order, as many at once as have so many bytes together; at least one."""
+    batch: list[Item] = []
     batch_bytes = 0
-    for read in reads:
-        if batch and batch_bytes + read.object_bytes > BATCH_BYTES:
+    for item in items:
+        if batch and batch_bytes + item.object_bytes > batch_bytes_max:
             yield batch
             batch, batch_bytes = [], 0
-        batch.append(read)
-        batch_bytes += read.object_bytes
+        batch.append(item)
+        batch_bytes += item.object_bytes
     if batch:
         yield batch
