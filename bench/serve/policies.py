@@ -1,9 +1,9 @@
 """Orders of eviction, compared through the engine: time to the first token of agents that share a device.
 
 The requests of a recorded run of many coding agents, in the order in which they came, with lengths scaled
-down to what this machine can compute. The same requests go to one server for each policy; its pools hold a
-share of the working set. Requests are sent one after another, so the time to the first token is that of
-loading and computing.
+down to what this machine can compute. There is a server for each policy; its pools hold a share of the
+working set. Each request goes to every server in turn, one at a time: so the time to the first token is that
+of loading and computing, and what else the machine does falls on all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from bench.harness import Report, Spread, console, show
 from bench.serve.agents import Ask, by_arrival, even_lengths, in_rounds, scaled
 from bench.serve.models import bench_model
-from bench.serve.sending import Run, endless_rate, pool_flags, send, texts_that_differ
+from bench.serve.sending import Run, endless_rate, pool_flags, send_in_turn, texts_that_differ
 from rich.console import Console
 
 LATE_SHARE = 0.25
@@ -41,10 +41,8 @@ def main() -> int:
         flags = pool_flags(model, asks, options.page_size, options.device_share)
         if options.host_share:
             flags += ["--host-ratio", str(options.host_share / options.device_share)]
-        runs = [
-            send(model, policy, [*flags, "--eviction-policy", policy], asks, out)
-            for policy in options.policies
-        ]
+        servers = {policy: [*flags, "--eviction-policy", policy] for policy in options.policies}
+        runs = send_in_turn(model, servers, asks, out)
         differing = texts_that_differ(runs)
         same = same and not differing
         show_runs(family, runs, endless_rate(asks, options.page_size), differing, out)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ class Run:
     """One server's answers to all requests.
 
     Attributes:
-        wall_s: from the first request to the last answer.
+        wall_s: from sending to the end of the answer, over all requests.
         stats: the server's own counters at the end.
         info: what it says of itself.
     """
@@ -107,13 +107,45 @@ def pool_flags(model: Path, asks: Sequence[Ask], page_tokens: int, share: float)
 
 def send(model: Path, name: str, flags: Sequence[str], asks: Sequence[Ask], out: Console) -> Run:
     """All requests to one server, one after another; one token is generated each time."""
-    with Server(model, out, *flags) as server, httpx2.Client(base_url=server.url, timeout=600) as client:
-        complete(client, asks[0].prompt[:40], 1, use_cache=False)
-        started = time.perf_counter()
-        replies = [complete(client, ask.prompt, 1, session_id=f"agent-{ask.agent}") for ask in asks]
-        wall_s = time.perf_counter() - started
-        stats, info = client.get("/cache/stats").json(), client.get("/server_info").json()
-    return Run(name, asks, replies, wall_s, stats, info)
+    return send_in_turn(model, {name: flags}, asks, out)[0]
+
+
+def send_in_turn(
+    model: Path, servers: Mapping[str, Sequence[str]], asks: Sequence[Ask], out: Console
+) -> list[Run]:
+    """Each request to every server in turn, so that what else the machine does falls on all of them.
+
+    Args:
+        model: the folder of the model.
+        servers: flags by name; each server runs from the first request to the last.
+        asks: the requests; one token is generated for each.
+        out: for what the servers say.
+    """
+    replies: dict[str, list[Reply]] = {name: [] for name in servers}
+    with ExitStack() as stack:
+        clients = {name: _client(stack, model, flags, asks[0], out) for name, flags in servers.items()}
+        for ask in asks:
+            for name, client in clients.items():
+                replies[name].append(complete(client, ask.prompt, 1, session_id=f"agent-{ask.agent}"))
+        return [
+            Run(
+                name,
+                asks,
+                replies[name],
+                sum(reply.total_s for reply in replies[name]),
+                client.get("/cache/stats").json(),
+                client.get("/server_info").json(),
+            )
+            for name, client in clients.items()
+        ]
+
+
+def _client(stack: ExitStack, model: Path, flags: Sequence[str], first: Ask, out: Console) -> httpx2.Client:
+    """A client of a new server that has computed something, so that it is warm."""
+    server = stack.enter_context(Server(model, out, *flags))
+    client = stack.enter_context(httpx2.Client(base_url=server.url, timeout=600))
+    complete(client, first.prompt[:40], 1, use_cache=False)
+    return client
 
 
 def texts_that_differ(runs: Sequence[Run]) -> int:
