@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from bench.core.border import border
 from bench.core.conversation import conversation
 from bench.core.eviction import eviction
 from bench.core.load import Load
@@ -69,12 +70,20 @@ def memory_rows(cores: Sequence[str], quick: bool) -> Iterator[Row]:
                 yield memory(core, shape.name, 16, node_tokens, 1024 if quick else 8192)
 
 
+def border_rows(cores: Sequence[str], quick: bool) -> Iterator[Row]:
+    del quick
+    for shape in (SHAPES[0], SHAPES[-1]):
+        for core in cores:
+            yield border(core, shape)
+
+
 SECTIONS: dict[str, Callable[[Sequence[str], bool], Iterator[Row]]] = {
     "conversation": conversation_rows,
     "match": match_rows,
     "sessions": session_rows,
     "eviction": eviction_rows,
     "memory": memory_rows,
+    "border": border_rows,
 }
 
 

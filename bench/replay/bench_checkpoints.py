@@ -27,6 +27,7 @@ from graftline.replay.sweep import endless_slots
 
 PLACEMENTS = (
     *("replay,end,answer,branch", "end,answer,branch", "answer,branch", "answer", "end,branch"),
+    *("answer,branch,newest:1", "answer,branch,newest:2", "end,branch,newest:2"),
     *("grid:1024", "answer,branch,grid:4096"),
 )
 SHARES = (0.02, 0.05, 0.10, 0.25)
@@ -42,7 +43,8 @@ never runs out, so that states alone decide what is reused.
 - **replay**: the last boundary before the prompt's end. **end**: the end of its last whole page (the same
   boundary where the prompt goes on behind it). **branch**: where a prompt left a known path. **answer**: the
   last whole page of prompt and answer, put into the tree when the request ends. **grid:N**: every N tokens of
-  the prompt.
+  the prompt. **newest:k**: when a request ends, of the states that its session kept for itself (replay, end,
+  answer) only the k deepest stay.
 - *Credit*: an endless cache with all kinds but the grid; how many states were kept for each kind of
   boundary, how many of them any later request began at, and the reused tokens behind them.
 - *Newer states*: how many newer states a session had when its request began at one of its own, as a share
