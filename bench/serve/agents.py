@@ -26,18 +26,21 @@ class Ask:
     prompt: tuple[int, ...]
 
 
-def trajectory_lengths(trace: Path, agents: int, turns: int) -> list[list[int]]:
-    """Prompt lengths of the first `turns` requests of sessions that have as many, as recorded.
+def trajectory_lengths(trace: Path, agents: int, turns: int, skip: int = 0) -> list[list[int]]:
+    """Prompt lengths of `turns` requests of sessions that have as many behind the first `skip`, as recorded.
 
     Args:
         trace: requests as JSON lines with `session_id`, `turn` and `input_length`, gzipped.
+        agents: how many sessions, the first ones.
+        turns: requests of each.
+        skip: requests left out at the beginning of each; with more of them prompts are long from the start.
     """
     lengths: dict[str, list[int]] = defaultdict(list)
     with gzip.open(trace, "rt", encoding="utf-8") as lines:
         for line in lines:
             request = json.loads(line)
             lengths[request["session_id"]].append(request["input_length"])
-    long = [found[:turns] for found in lengths.values() if len(found) >= turns]
+    long = [found[skip : skip + turns] for found in lengths.values() if len(found) >= skip + turns]
     growing = [found for found in long if all(a < b for a, b in pairwise(found))]
     return growing[:agents]
 

@@ -39,8 +39,9 @@ def main() -> int:
     out = console()
     settings = {
         name: getattr(options, name)
-        for name in ("preset", "agents", "turns", "last_tokens", "page_size", "device_share", "host_share")
+        for name in ("preset", "agents", "turns", "skip_turns", "last_tokens", "page_size")
     }
+    settings |= {"device_share": options.device_share, "host_share": options.host_share}
     report = Report("serve-tiers", options.seed, settings)
     out.print(report.machine.line())
     lengths = trajectories(options)
@@ -71,6 +72,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--preset", default="bench", help="demo: 6-7 M parameters; bench: 30-40 M")
     parser.add_argument("--agents", type=int, default=8)
     parser.add_argument("--turns", type=int, default=50)
+    parser.add_argument("--skip-turns", type=int, default=0, help="of each trajectory, before the first")
     parser.add_argument("--last-tokens", type=int, default=2400, help="tokens of the last prompts")
     parser.add_argument("--page-size", type=int, default=16, metavar="TOKENS")
     parser.add_argument("--device-share", type=float, default=0.25, help="of the working set")
@@ -86,7 +88,7 @@ def trajectories(options: argparse.Namespace) -> list[list[int]]:
     """Prompt lengths of every agent."""
     if options.trace is None:
         return scaled(even_lengths(options.agents, options.turns), options.last_tokens)
-    found = trajectory_lengths(options.trace, options.agents, options.turns)
+    found = trajectory_lengths(options.trace, options.agents, options.turns, options.skip_turns)
     if len(found) < options.agents:
         raise SystemExit(f"{options.trace} has {len(found)} sessions of {options.turns} growing turns")
     return scaled(found, options.last_tokens)

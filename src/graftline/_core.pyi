@@ -15,6 +15,7 @@ from graftline.plan import Event, Freed, Held, Insertion, Lease, Match, TreeStat
 __all__ = ["HeldMap", "Tree"]
 
 _D = TypeVar("_D")
+_P_co = TypeVar("_P_co", bound=Held | tuple[Held, ...], covariant=True)
 
 @disjoint_base
 class Tree:
@@ -89,6 +90,8 @@ class Tree:
     ) -> Insertion:
         """Adds the pages of `tokens`, which follow on the lease's boundary (rules N-1 to N-6).
 
+        The slots given are copied; those told are gathered when first looked at.
+
         Raises:
             ConfigError: pages outside the inserted path, overlapping, or missing for a prefix-closed
                 component; nothing changed.
@@ -99,6 +102,14 @@ class Tree:
 
         Cost: O(freed + log candidates), however many nodes there are; for the first time in a namespace
         O(candidates).
+        """
+
+    def drop(self, lease: Lease, component: str, boundary_tokens: int) -> Freed:
+        """Takes a state at one boundary of a lease's path out, where nobody else needs it (rule E-9).
+
+        Raises:
+            ConfigError: a component without states, or not a page boundary of the lease's path.
+            StaleHandleError: the lease was released.
         """
 
     def held_pages(self, component: str, namespace: Namespace) -> int:
@@ -150,17 +161,20 @@ class Tree:
         """Checks every invariant by walking the whole tree; raises `IntegrityError`."""
 
 @final
-class HeldMap(Mapping[str, Held]):
-    """The pages of a lease by the component's name; each array is made when it is first asked for."""
+class HeldMap(Mapping[str, _P_co]):
+    """The pages of a lease, or of an insertion, by the component's name.
 
-    def __getitem__(self, name: str, /) -> Held: ...
+    Each array is made when it is first asked for.
+    """
+
+    def __getitem__(self, name: str, /) -> _P_co: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[str]: ...
     def __contains__(self, name: object, /) -> bool: ...
     @overload
-    def get(self, name: str, default: None = None, /) -> Held | None: ...
+    def get(self, name: str, default: None = None, /) -> _P_co | None: ...
     @overload
-    def get(self, name: str, default: Held | _D, /) -> Held | _D: ...
+    def get(self, name: str, default: _D, /) -> _P_co | _D: ...
     def keys(self) -> KeysView[str]: ...
-    def values(self) -> ValuesView[Held]: ...
-    def items(self) -> ItemsView[str, Held]: ...
+    def values(self) -> ValuesView[_P_co]: ...
+    def items(self) -> ItemsView[str, _P_co]: ...

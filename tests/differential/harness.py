@@ -139,6 +139,15 @@ class Harness:
         assert freed is not None
         return freed.first
 
+    def drop(self, lease: Everyone, component: str, boundary_tokens: int) -> Everyone | None:
+        before = self.picture()
+        freed = self.each(
+            lambda core, i: core.drop(lease.results[i], component, boundary_tokens), plain_freed
+        )
+        if freed is None or not freed.first.slots:
+            assert self.picture() == before, "E-9: what stays changed something"
+        return freed
+
     def clear(self) -> Freed:
         freed = self.each(lambda core, _: core.clear(), plain_freed_in_any_order)
         assert freed is not None

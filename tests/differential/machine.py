@@ -168,7 +168,7 @@ class Machine(RuleBasedStateMachine):
         self.harness.release_components(self.open[pick % len(self.open)].lease, names)
 
     @precondition(lambda self: self.ended)
-    @rule(pick=picks, how=st.integers(0, 2))
+    @rule(pick=picks, how=st.integers(0, 3))
     def use_ended_lease(self, pick: int, how: int) -> None:
         """A lease that was released is refused, whatever it is used for (T-6)."""
         lease = self.ended[pick % len(self.ended)].lease
@@ -176,6 +176,8 @@ class Machine(RuleBasedStateMachine):
             assert self.harness.release(lease) is None
         elif how == 1:
             assert self.harness.release_components(lease, self.harness.names) is None
+        elif how == 2:
+            assert self.harness.drop(lease, self.harness.names[0], self.page) is None
         else:
             assert self.harness.insert(lease, [], {}, False) is None
 
@@ -251,6 +253,17 @@ class Machine(RuleBasedStateMachine):
         component = self.harness.names[name % len(self.harness.names)]
         namespace = NAMESPACES[space] if space < len(NAMESPACES) else None
         self.harness.evict(component, slots + 20 * many, namespace)
+
+    @precondition(lambda self: self.open)
+    @rule(pick=picks, name=picks, boundary=picks, off=st.integers(0, 7))
+    def drop(self, pick: int, name: int, boundary: int, off: int) -> None:
+        """A state of a leased path leaves, unless others need it; no other component gives one (E-9)."""
+        chosen = self.open[pick % len(self.open)]
+        names = [n for n, rule_ in self.composition.rules.items() if rule_.holds_state or off == 6]
+        if names:
+            pages = len(chosen.tokens) // self.page
+            wanted = boundary % (pages + 1) * self.page + (off == 7)  # 0 and no page boundary are refused
+            self.harness.drop(chosen.lease, names[name % len(names)], wanted)
 
     @rule(sure=st.integers(0, 3))
     def clear(self, sure: int) -> None:

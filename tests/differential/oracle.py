@@ -265,6 +265,27 @@ class Oracle(Visits):
                 node = self.node(self.pages[key].node)
                 self.ask(node, name, self.usage(node, name))
 
+    def drop(self, lease: Lease, component: str, boundary_tokens: int) -> Freed:
+        """E-9: one state of a path, unless a lease, a session or another path needs it."""
+        self.known_name(component)
+        note = self.note(lease)
+        if not self.rules[component].holds_state:
+            raise ConfigError(f"'{component}' holds no states")
+        if boundary_tokens % self.page_tokens or not 0 < boundary_tokens <= len(note.end[1]):
+            raise ConfigError("no boundary of the path")
+        key = self.prefix(note.end, boundary_tokens // self.page_tokens)
+        nexts = [k for k in self.below(key) if self.pages_of(k) == self.pages_of(key) + 1]
+        told = any(key in self.refers(session, component) for session in self.sessions.values())
+        if component not in self.pages[key].slots or self.leases_of(key, component) or told or nexts[1:]:
+            return self.freed([])
+        node = self.node(self.pages[key].node)
+        held, live = self.held_in(node, component), self.live_pages(node, component)
+        left = self.remove(component, [key], "evicted" if key in live else "dead")
+        if key not in (held[0], held[-1]):  # T-3: the node ends where the first of its two runs does
+            self.cut(self.prefix(key, self.pages_of(key) - 1))
+        self.tidy()
+        return self.freed(left)
+
     def held_pages(self, component: str, namespace: Namespace) -> int:
         """L-5: counted by walking."""
         self.known_name(component)

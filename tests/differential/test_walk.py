@@ -40,6 +40,8 @@ def step(machine: Machine, chance: random.Random, pages_max_held: int = 40, leas
         machine.insert_wrongly(pick, kinds, chance.randrange(3), chance.randrange(5), flag)
     elif do == 11:
         machine.evict(chance.randrange(3), chance.randint(0, 4), False, chance.randrange(6))
+    elif do == 12 and machine.open:
+        machine.drop(pick, chance.randrange(3), chance.randrange(32), chance.randrange(8))
     else:
         session_step(machine, chance)
     while len(machine.open) > leases_max:

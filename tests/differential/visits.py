@@ -22,14 +22,21 @@ class Visits(Places):
             used = set(self.needs(name, end)) | (fresh or {}).get(name, set())
             for node in self.nodes_on(end):
                 if used.intersection(self.held_in(node, name)):
-                    self.clock += 1
                     use = self.usage(node, name)
+                    if self.policy.ages and fresh is None:
+                        self.locate(node, use)
+                        self.policy.found(use)
+                    self.clock += 1
                     gaps = self.clock - use.last_tick, self.now_s - use.last_s
                     use.last_tick, use.last_s, use.uses = self.clock, self.now_s, use.uses + 1
-                    use.start_page, use.end_page = self.pages_of(node[0]) - 1, self.pages_of(node[-1])
+                    self.locate(node, use)
                     use.children = self.children(node)
                     self.policy.touch(use, *gaps)
                     self.ask(node, name, use)
+
+    def locate(self, node: list[Key], use: Usage) -> None:
+        """P-1, P-8: where the node is."""
+        use.start_page, use.end_page = self.pages_of(node[0]) - 1, self.pages_of(node[-1])
 
     def children(self, node: list[Key]) -> int:
         """How many nodes lie right below a node."""
@@ -42,7 +49,10 @@ class Visits(Places):
 
     def ask(self, node: list[Key], name: str, use: Usage) -> None:
         """P-2, P-3: level and rank, kept on all pages of the node."""
-        use.sessions = self.sessions_of(node, name)
+        before, use.sessions = use.sessions, self.sessions_of(node, name)
+        if self.policy.ages and before and not use.sessions:
+            self.locate(node, use)
+            self.policy.left(use)
         use.level, use.rank = self.policy.level(use), self.policy.rank(use)
         use.stale = use.asked = False
         self.keep_usage(node, name, use)
@@ -133,6 +143,7 @@ class Visits(Places):
             for node in reversed(self.nodes_on(end)):
                 if self.pages_of(node[-1]) > first and self.held_in(node, name):
                     use = self.usage(node, name)
+                    self.locate(node, use)
                     self.policy.passed(use)
                     use.stale = True
                     self.keep_usage(node, name, use)

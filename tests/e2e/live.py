@@ -109,7 +109,15 @@ class Graftline:
 
     def terminate(self) -> int:
         """As `kill`; the exit status."""
+        self.signal()
+        return self.end()
+
+    def signal(self) -> None:
+        """Tells it to stop."""
         self._process.send_signal(signal.SIGTERM)
+
+    def end(self) -> int:
+        """Waits until it has ended; the exit status."""
         return self._process.wait(PATIENCE_S)
 
     # -- over HTTP ---------------------------------------------------------------------------------

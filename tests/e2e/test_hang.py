@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.live import TIERED, Graftline, Truth, prompt, running
+from e2e.live import TIERED, Graftline, Truth, prompt, running, until
 from tiers.store.conftest import needs
 
 CALLS_MAX = 8
 """Of one store, hung ones included."""
+STORES = 12
 
 
 class Silent:
@@ -59,6 +60,9 @@ def test_a_store_that_hangs_keeps_nobody_waiting(
             server.until_store_is_tried()
             answer = server.ask(text, prefetch_policy=policy, prefetch_timeout_s=0.5)
             assert (answer.text, sum(answer.tiers.values())) == (truth(text), 0)
+            (short,) = answer.cache["shortfalls"]
+            assert (short["tier"], short["reached_tokens"]) == ("store", None)
+            assert short["reason"] in {"timeout", "not in time", "not asked in time", "left alone"}
         assert "timeout" in server.faults()
         with ThreadPoolExecutor(12) as pool:
             many = [prompt(next(numbers)) for _ in range(12)]
@@ -67,4 +71,28 @@ def test_a_store_that_hangs_keeps_nobody_waiting(
         assert server.ask(many[0]).tiers["device"] > 0
         assert 0 < len(silent.taken) <= CALLS_MAX
         assert server.terminate() == 0
+        assert "Traceback" not in server.log
+
+
+@pytest.mark.rule("X-9")
+def test_a_second_signal_does_not_wait_for_stores_that_hang(
+    model: Path, truth: Truth, silent: Silent, numbers: Iterator[int]
+) -> None:
+    """So many in a row that the write is still under way when the signals come: each is asked for 5 s."""
+    needs(module="redis")
+    server = Graftline(model, *TIERED, "--store-drain-timeout", "600")
+    with running(server):
+        urls = [f"redis://127.0.0.1:{silent.port}/{number}?timeout=600" for number in range(STORES)]
+        for url in urls:
+            assert server.post("/cache/stores", {"url": url}).status_code == 200
+        text = prompt(next(numbers))
+        assert server.ask(text, prefetch_policy="best_effort").text == truth(text)
+        until(lambda: any(moved["target"] == "host" for moved in server.stats()["moved"]), "a copy down")
+        server.signal()
+        until(lambda: "stopping: 0 requests" in server.log, "the first signal's effect")
+        server.signal()
+        assert server.end() == 1
+        server.kill()  # reads its log to the end
+        assert "closing was cut short: " in server.log
+        assert "boundaries that were kept are not in the stores" in server.log
         assert "Traceback" not in server.log

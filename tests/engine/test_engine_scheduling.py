@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import defaultdict
 
 import numpy as np
@@ -200,7 +201,9 @@ def test_log_probabilities_come_when_asked_for() -> None:
 # -- cuts -----------------------------------------------------------------------------------------------
 
 
-def cuts(client: Client, prompts: list[list[int]]) -> dict[int, list[tuple[int, int]]]:
+def cuts(
+    client: Client, prompts: list[list[int]], use_cache: bool = False
+) -> dict[int, list[tuple[int, int]]]:
     """Where each prompt is cut when all of them run together, by its first token."""
     step, seen = client.engine._runner.step, defaultdict(list)
 
@@ -212,7 +215,7 @@ def cuts(client: Client, prompts: list[list[int]]) -> dict[int, list[tuple[int, 
         return step(rows)
 
     client.engine._runner.step = recording
-    client.ask_all(prompts, 3, use_cache=False)
+    client.ask_all(prompts, 3, use_cache=use_cache)
     client.engine._runner.step = step
     return dict(seen)
 
@@ -227,6 +230,27 @@ def test_how_a_prompt_is_cut_never_depends_on_what_else_runs(most: int) -> None:
     assert together == alone
     assert together[prompts[0][0]] == [(0, 16), (16, 32), (32, 48), (48, 64), (64, 68), (68, 70)]
     assert together[prompts[2][0]] == [(0, 12), (12, 16)]
+
+
+@pytest.mark.rule("C-14", "X-2")
+@pytest.mark.parametrize("family", [*MIXED, "llama", "deepseek_v4"])
+def test_a_turn_of_a_conversation_is_one_step_where_no_state_is_copied(family: str) -> None:
+    with serving(family) as client:
+        page = client.engine.info.page_tokens
+        prompt = random_prompt(1, 4 * page + 1)
+        answer = client.ask(prompt, page + 2).tokens
+        turn = [*prompt, *answer, *random_prompt(2, page + 2)]
+        seen = cuts(client, [turn], use_cache=True)[turn[0]]
+        start = (len(prompt) + page + 1) // page * page
+        grid = 16
+        if any(plan.rule.holds_state for plan in layout_of(family).components):
+            assert len(seen) > 1
+        else:
+            edges = [start, *range(start // grid * grid + grid, len(turn), grid), len(turn)]
+            assert seen == list(itertools.pairwise(edges))
+        again = client.ask(turn, 3)
+        assert again.reused == (len(turn) - 1) // page * page
+        assert_greedy(family, [turn], [again], 3)
 
 
 def test_the_budget_of_a_step_is_kept() -> None:

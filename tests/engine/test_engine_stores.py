@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from graftline.errors import ConfigError
 from graftline.plan import Tier
 from graftline.tiers.store.base import Key, Store
 from graftline.tiers.store.chain import ChainStore
-from graftline.tiers.store.guard import GuardedStore
+from graftline.tiers.store.guard import GuardedStore, GuardLimits
 from graftline.tiers.store.open import open_store
 from graftline.tiers.worth import BreakEven
 
@@ -388,4 +388,77 @@ def test_the_speed_of_the_store_is_measured(tmp_path: Path) -> None:
         worth = client.engine.info.break_even
         assert worth is not None
         assert worth.store_latency_s > 0
+        assert worth.store_is_known
         assert client.engine.info.stores == tuple(store.url for store in client.engine.stats().stores)
+
+
+class Absent:
+    """A store that is down until `back` is set."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.back = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("close", "url") and not self.back.is_set():
+            raise OSError("down")
+        return getattr(self._store, name)
+
+
+def ask_until(client: Client, holds: Callable[[], bool]) -> None:
+    """Asks new prompts until it holds: each asks the store."""
+    for seed in range(100, 400):
+        prompt = random_prompt(seed, 20)
+        assert_greedy("qwen3_5", [prompt], [client.ask(prompt, 1)], 1)
+        settle(client)
+        if holds():
+            return
+    raise AssertionError("it did not happen")
+
+
+@pytest.mark.rule("H-6")
+@pytest.mark.rule("X-8")
+def test_a_store_that_is_down_at_start_is_measured_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = Absent(open_store("memory:"))
+    guard = GuardedStore(absent, GuardLimits(pause_s=0.01, pause_s_max=0.01))
+    monkeypatch.setattr(load, "open_stores", lambda _: ChainStore([guard]))
+    more = {**with_store("memory:"), "break_even": None}
+    with serving("qwen3_5", **more) as client:
+
+        def known() -> bool:
+            return client.engine.stats().break_even.store_is_known
+
+        assert client.engine.info.break_even is not None
+        assert not client.engine.info.break_even.store_is_known
+        assert_greedy("qwen3_5", [PROMPT], [client.ask(PROMPT, 2)], 2)
+        assert not known()
+        absent.back.set()
+        ask_until(client, known)
+        assert client.engine.stats().break_even.store_latency_s > 0
+        client.ask(PROMPT, 2)
+        forget_memory(client)
+        outcome = client.ask(PROMPT, 2)
+        assert_greedy("qwen3_5", [PROMPT], [outcome], 2)
+
+
+@pytest.mark.rule("H-6")
+@pytest.mark.rule("X-8")
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_store_attached_at_run_time_is_measured_and_counted(others: int, tmp_path: Path) -> None:
+    """As the first one, and below another; speeds that were given stay as they are."""
+    for given in (None, BreakEven()):
+        folder = tmp_path / ("given" if given else "measured")
+        urls = [f"file:{folder}/{number}" for number in range(others)]
+        with serving("qwen3_5", **{**with_store(*urls), "break_even": given}) as client:
+            before = client.engine.stats().break_even
+            client.engine.attach_store(f"file:{folder}/late?size=10MB")
+            if given is None:
+                assert not client.engine.stats().break_even.store_is_known
+            ask_until(client, lambda: client.engine.stats().break_even.store_is_known)
+            after, figures = client.engine.stats().break_even, client.engine.stats().stores[-1]
+            assert (after == before) == (given is not None)
+            assert after.prefill_s_per_token == before.prefill_s_per_token
+            assert (after.store_latency_s > 0) == (given is None)
+            assert len(client.engine.stats().stores) == others + 1
+            assert (figures.calls["put"] > 0, figures.written_bytes > 0) == (True, True)
+            client.assert_idle_and_whole()

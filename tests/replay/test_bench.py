@@ -141,6 +141,22 @@ def test_checkpoints_are_studied(trace_path: Path, tmp_path: Path, monkeypatch: 
     assert sum(kind["hit_tokens"] for kind in credit["by_kind"].values()) == credit["reused_tokens"] > 0
 
 
+def test_inferred_sessions_are_studied(
+    trace_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bench.replay import bench_inference  # noqa: PLC0415
+
+    options = ["--traces", trace_path.parents[1], "--only", "small/trace"]
+    options += ["--out", tmp_path / "out", "--docs", tmp_path / "docs"]
+    monkeypatch.setattr(sys, "argv", ["bench_inference", *map(str, options)])
+    bench_inference.main()
+    page = (tmp_path / "docs" / "inference.md").read_text()
+    assert page.count("| inferred |") == len(bench_inference.POLICIES)
+    rates = json.loads((tmp_path / "out" / "inference.json").read_text())["results"]["small/trace"]
+    assert len(rates) == 3 * len(bench_inference.POLICIES) * len(bench_inference.CAPACITIES)
+    assert all(0 <= rate <= 1 for *_, rate in rates)
+
+
 def test_a_broken_trace_stops_with_its_name(tmp_path: Path) -> None:
     from bench.replay.cells import Cells, TraceCells  # noqa: PLC0415
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -190,6 +192,8 @@ def test_sessions_keep_what_comes_back() -> None:
         rates[policy] = simulate(trace, given).reused_tokens
     assert rates["session"] > rates["lru"]
     deaf = Setup(parse_composition("full"), {"full": 24}, PAGE, "session", sessions=False)
+    assert simulate(trace, deaf).reused_tokens == rates["session"], "both conversations are recognised"
+    deaf = replace(deaf, infer_sessions=False)
     assert simulate(trace, deaf).reused_tokens == rates["lru"]
 
 

@@ -110,3 +110,63 @@ def pass_once(policy: Gittins, usage: Usage, session: int) -> Usage:
     policy.settled()
     usage.sessions = 1
     return usage
+
+
+class Detours:
+    """Told of sessions that leave their path for a side task each second time, and come back to it."""
+
+    def __init__(self) -> None:
+        self.policy = Gittins()
+        self.policy.bind([ComponentSpec("full", Full(), slots=1)])
+        self.now_s = 0.0
+
+    def turn(self, session: int, usage: Usage, left: Usage | None, pages: int) -> None:
+        """A request that passes a run; the session refers to another one no more."""
+        self.now_s += 1.0
+        self.policy.set_time(self.now_s)
+        usage.start_page, usage.end_page = 0, pages
+        self.policy.registered(Passage(session, pages, 0 if left else None, answer_pages=0))
+        self.policy.passed(usage)
+        self.policy.settled()
+        usage.sessions = 1
+        if left is not None:
+            left.sessions = 0
+            self.policy.left(left)
+
+    def session(self, session: int) -> tuple[Usage, Usage]:
+        """One whole session: its path, left for a side task at last, and that of the side task before."""
+        path, side = Usage(), Usage()
+        self.turn(session, path, None, pages=8)
+        for _ in range(4):
+            side = Usage()
+            self.turn(session, side, path, pages=4)
+            self.turn(session, path, side, pages=8)
+        self.turn(session, Usage(), path, pages=4)
+        return path, side
+
+
+@pytest.mark.rule("P-8", "P-9")
+def test_a_path_left_for_a_side_task_is_worth_more_than_the_side_task() -> None:
+    detours = Detours()
+    path, side = [detours.session(number) for number in range(40)][-1]
+    for usage in (path, side):
+        usage.since_s = detours.now_s
+    assert path.sessions == side.sessions == 0
+    assert detours.policy.rank(path) > 3 * detours.policy.rank(side)
+
+
+@pytest.mark.rule("P-9")
+def test_what_is_told_before_a_registration_counts_in_any_order() -> None:
+    one, other = Gittins(), Gittins()
+    for policy, sizes in ((one, (3, 5, 7)), (other, (7, 3, 5))):
+        policy.bind([ComponentSpec("full", Full(), slots=1)])
+        for pages in sizes:
+            usage = Usage()
+            usage.start_page, usage.end_page, usage.passes, usage.kind = 0, pages, 1, 1
+            before = policy.rank(usage)
+            policy.left(usage)
+            assert policy.rank(usage) == before
+        policy.settled()
+    usage = Usage()
+    usage.passes = usage.kind = usage.end_page = 1
+    assert one.rank(usage) == other.rank(usage) < before

@@ -176,12 +176,14 @@ def test_the_command_tells_of_sessions_and_places_states(
     trace = write_lines(tmp_path / "crowd.jsonl", *lines)
     given = (trace, "--components", "full+state", "--policy", "session", "--json", "--slots")
     found = []
-    for options in ((), ("--checkpoints", "branch"), ("--no-sessions",), ("--session-ttl", "0.5")):
+    deaf = ("--no-sessions", "--no-infer-sessions")
+    for options in ((), ("--checkpoints", "branch"), deaf, ("--session-ttl", "0.5"), ("--no-sessions",)):
         run(*given, "full=24,state=20", *options)
         (one,) = json.loads(capsys.readouterr().out)["replays"]
         found.append((one["working_set_slots"]["state"], one["points"][0]["reused_tokens"]))
     assert found[1][0] < found[0][0]  # no path is left here, so no state is kept
     assert found[0][1] > found[2][1] == found[3][1]  # closed at once is as if nobody told
+    assert found[4] == found[0]  # the conversation is recognised
     with pytest.raises(ConfigError, match="'all' is no kind of boundary"):
         run(trace, "--checkpoints", "all")
 

@@ -210,6 +210,40 @@ def test_slots_of_a_lease_stay_those_of_the_moment_of_the_lease() -> None:
     assert lease.held["full"] is lease.held["full"]
 
 
+@pytest.mark.rule("N-4", "N-5")
+def test_what_an_insertion_tells_stays_that_of_its_moment() -> None:
+    core = RustCore(SPECS, page_tokens=1)
+    given, tokens = slots(10, 16), [1, 2, 3, 4, 5, 6]
+    root = core.lease(core.match(SPACE, []))
+    done = core.insert(root, tokens, {"full": [Held(0, given)], "swa": [Held(2, given[2:5])]})
+    given[:] = -1  # the caller's own
+    again = core.insert(root, tokens, {"full": [Held(0, slots(20, 32)[::2])]})
+    assert core.evict("full", 6).slots["full"].tolist() == [15, 14, 13, 12, 11, 10]
+    assert core.stats().nodes == 1
+    assert [(name, [run.first_page for run in runs]) for name, runs in done.adopted.items()] == [
+        ("full", [0]),
+        ("swa", [2]),
+    ]
+    assert done.adopted["full"][0].slots.tolist() == [10, 11, 12, 13, 14, 15]
+    assert done.adopted["swa"][0].slots.tolist() == [12, 13, 14]
+    assert done.duplicates == again.adopted == {}
+    assert list(again.duplicates) == ["full"]
+    assert again.duplicates["full"][0].slots.tolist() == [20, 22, 24, 26, 28, 30]
+
+
+@pytest.mark.rule("K-3")
+def test_namespaces_given_in_turn_are_kept_apart() -> None:
+    core = RustCore(SPECS[:1], page_tokens=1)
+    for number in range(3):
+        space = Namespace("m", number)
+        core.insert(core.lease(core.match(space, [])), range(number), {"full": [Held(0, slots(0, number))]})
+    for _ in range(2):
+        for number in range(3):
+            found = core.match(Namespace("m", number), [0, 1, 2])  # each time another object
+            assert (found.boundary_tokens, found.namespace.weight_epoch) == (number, number)
+            assert core.held_pages("full", found.namespace) == number
+
+
 def test_what_a_lease_holds_is_a_mapping() -> None:
     held = grown(RustCore(SPECS, page_tokens=1), [1, 2]).held
     assert isinstance(held, Mapping)

@@ -15,7 +15,14 @@ from server_support import Live
 
 from graftline import __version__
 from graftline.cli.app import main
-from graftline.cli.options import NetworkOptions, ServeConfig, default_name, parse_bytes, parse_slots
+from graftline.cli.options import (
+    NetworkOptions,
+    ServeConfig,
+    TierOptions,
+    default_name,
+    parse_bytes,
+    parse_slots,
+)
 from graftline.cli.output import human_bytes
 
 Run = Any
@@ -110,6 +117,13 @@ def test_keys_are_never_shown(run: Run) -> None:
         assert "(2 set)" in out
 
 
+def test_the_two_times_of_stopping_are_set_apart() -> None:
+    network, tiers = NetworkOptions(drain_timeout=3.0), TierOptions(store_drain_timeout=7.0)
+    options = ServeConfig(network=network, tiers=tiers)
+    assert options.server_config("m").drain_s == 3.0
+    assert options.engine_config().drain_s == 7.0
+
+
 WRONG = [
     (["serve"], "MODEL"),
     (["serve", "m", "--page-szie", "3"], "--page-size"),
@@ -130,6 +144,7 @@ WRONG = [
     (["serve", "m", "--checkpoints", "here"], "grid:TOKENS"),
     (["serve", "m", "--tenant-share", "0"], "namespace_share"),
     (["serve", "m", "--prefetch-timeout", "0"], "prefetch_timeout"),
+    (["serve", "m", "--store-drain-timeout", "-1"], "drain_s is -1"),
     (["srve"], "serve"),
     (["make-model"], "--list"),
     (["make-model", "inklink", "somewhere"], "inkling"),

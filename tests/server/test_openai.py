@@ -69,6 +69,7 @@ def test_a_repeat_tells_what_it_reused(live: Live) -> None:
         "boundaries": {"full": 0, "swa": 0, "state": 0},
         "coalesced_tokens": 0,
         "restored_ms": 0.0,
+        "shortfalls": [],
         "session_id": "s-1",
     }
     reused = (tokens - 1) // 16 * 16

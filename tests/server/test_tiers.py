@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from server_support import ENGINE, Live, chat_body, figures, load, pools_are_whole, running, until, with_keys
+from server_support import (
+    ENGINE,
+    PAGE_TOKENS,
+    Live,
+    chat_body,
+    events,
+    figures,
+    load,
+    pools_are_whole,
+    running,
+    until,
+    with_keys,
+)
 
+from graftline.cli.explain import show
 from graftline.tiers.worth import BreakEven
 
 ALWAYS = BreakEven()
@@ -145,6 +159,79 @@ def test_a_request_is_explained(model: Path) -> None:
         assert told["known_once_tokens"] == cache["matched_tokens"]
         assert {s["value"] for c in told["components"] for s in c["stretches"]} >= {"cleared"}
         assert http.get("/cache/explain/nobody").status_code == 404
+
+
+def prompt_tokens(live: Live) -> int:
+    """Deepest boundary that the prompt of `ask` may reuse."""
+    answer = live.post("/v1/chat/completions", chat_body("Where does it come from?", use_cache=False)).json()
+    return (answer["usage"]["prompt_tokens"] - 1) // PAGE_TOKENS * PAGE_TOKENS
+
+
+@pytest.mark.rule("H-9")
+def test_an_answer_tells_what_the_host_had_and_why_it_was_not_loaded(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = BreakEven(prefill_s_per_token=1e-9, host_s_per_byte=1.0)
+    with serving(model, break_even=slow) as live:
+        cold, _ = ask(live)
+        settled(live, "host")
+        live.post("/cache/flush?tier=device", None)
+        answer = live.post("/v1/chat/completions", chat_body("Where does it come from?"))
+        assert answer.json()["choices"] == cold
+        depth = prompt_tokens(live)
+        told = {"tier": "host", "reached_tokens": depth, "lost_tokens": depth, "reason": "not worth it"}
+        assert answer.json()["cache"]["shortfalls"] == [told]
+        counted = {"tier": "host", "reason": "not worth it", "requests": 1, "tokens": depth}
+        assert live.stats()["shortfalls"] == [counted]
+        labels = frozenset({("tier", "host"), ("reason", "not worth it")})
+        samples = figures(live)
+        assert samples["graftline_tier_shortfalls_total", labels] == 1
+        assert samples["graftline_tier_lost_tokens_total", labels] == depth
+        story = live.get(f"/cache/explain/{answer.headers['x-request-id']}").json()
+        assert story["shortfalls"] == [told]
+        show(story)
+        assert f"the host reached {depth}, which cost {depth} more: not worth it" in capsys.readouterr().out
+        stream = live.post("/v1/chat/completions", chat_body("Where?", stream=True))
+        assert events(stream.text)[-1]["cache"]["shortfalls"] == []
+
+
+@pytest.mark.rule("H-9")
+def test_an_answer_tells_that_a_store_did_not_answer(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(model, "redis://127.0.0.1:1/0", drain_s=1.0) as live:
+        answer = live.post("/v1/chat/completions", chat_body("Where does it come from?"))
+        (told,) = answer.json()["cache"]["shortfalls"]
+        assert told["reason"] in ("down", "left alone")
+        assert told == {
+            "tier": "store",
+            "reached_tokens": None,
+            "lost_tokens": None,
+            "reason": told["reason"],
+        }
+        show(live.get(f"/cache/explain/{answer.headers['x-request-id']}").json())
+        assert f"the store may reach deeper: {told['reason']}" in capsys.readouterr().out
+
+
+def test_a_store_attached_at_run_time_is_measured_and_shown(model: Path, tmp_path: Path) -> None:
+    with serving(model, break_even=None) as live:
+        assert live.stats()["break_even"]["store_is_known"]
+        (name,) = live.post("/cache/stores", {"url": f"file:{tmp_path}/store"}).json()["stores"]
+        assert not live.stats()["break_even"]["store_is_known"]
+
+        def known() -> bool:
+            ask(live, f"Question {next(numbers)}?")
+            return bool(live.stats()["break_even"]["store_is_known"])
+
+        numbers = count()
+        until(known, "the store's speed")
+        settled(live, "store")
+        stats, info = live.stats(), live.get("/server_info").json()
+        assert stats["break_even"]["store_latency_s"] > 0
+        assert info["break_even"] == stats["break_even"]
+        (store,) = stats["stores"]
+        assert (store["url"], store["written_bytes"] > 0, store["calls"]["put"] > 0) == (name, True, True)
+        samples = figures(live)
+        labels = frozenset({("store", name), ("operation", "put")})
+        assert samples["graftline_store_calls_total", labels] == live.stats()["stores"][0]["calls"]["put"]
 
 
 def test_without_memory_nothing_is_explained(shared: Live) -> None:

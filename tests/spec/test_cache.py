@@ -231,6 +231,46 @@ def test_the_branch_point_and_marks_are_kept_for_the_next(composition: str) -> N
         assert model.begin_and_abort([*PROMPT[:12], *range(50, 60)]) == 12
 
 
+@pytest.mark.rule("C-14")
+@pytest.mark.parametrize("composition", EVERY)
+def test_a_prompt_pauses_only_for_states_and_after_a_cut(composition: str) -> None:
+    model = Model(composition)
+    model.cache.cut_tokens = 16
+    model.run(PROMPT[:20], [1, 2, 3, 4, 5, 6])  # what is kept ends at 24, no cut
+    start, longer = 24, [*PROMPT[:20], 1, 2, 3, 4, *PROMPT[24:]]
+    with model.begin(longer, marks=(31,)) as request:
+        assert request.reused_tokens == start
+        stops = model.prefill(request)
+        request.finish()
+    assert stops == ([28, 40, 41] if composition in WITH_STATE else [41])
+    for length, kept in ((41, 40), (29, 28), (25, 24)):
+        assert model.begin_and_abort(longer[:length]) == kept
+    for stop in (0, 16):  # after a cut it pauses
+        model.cache.clear()
+        if stop:
+            model.run(PROMPT[: stop + 1])
+        with model.begin(PROMPT) as request:
+            assert request.reused_tokens == stop
+            assert model.prefill(request) == [40, 41]
+    model.cache.clear()
+    model.run(PROMPT, marks=(30,))
+    with model.begin([*PROMPT[:30], *range(1, 12)], marks=(30,)) as request:  # after a mark too
+        assert request.reused_tokens == 28
+        assert model.prefill(request) == [40, 41]
+    model.assert_idle_and_whole()
+
+
+@pytest.mark.rule("C-14")
+def test_others_can_still_make_a_request_pause() -> None:
+    model = Model("full_window")
+    model.cache.cut_tokens = 16
+    model.run(PROMPT[:20], [1, 2, 3, 4, 5, 6])
+    with model.begin([*PROMPT[:20], 1, 2, 3, 4, *PROMPT[24:]]) as request:
+        request.add_stop(32)
+        assert model.prefill(request) == [32, 41]
+    model.assert_idle_and_whole()
+
+
 @pytest.mark.rule("C-5")
 def test_a_mark_outside_of_the_prompt_and_a_step_over_a_stop_are_refused() -> None:
     model = Model("full_state")

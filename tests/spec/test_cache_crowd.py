@@ -23,9 +23,11 @@ class Crowd(RuleBasedStateMachine):
         page_tokens=st.sampled_from([1, 2, 4]),
         tight=st.booleans(),
         core=st.sampled_from(INSTALLED),
+        cut_tokens=st.sampled_from([0, 8]),
     )
-    def start(self, composition: str, page_tokens: int, tight: bool, core: str) -> None:
+    def start(self, composition: str, page_tokens: int, tight: bool, core: str, cut_tokens: int) -> None:
         self.model = Model(composition, page_tokens, slots=60 // page_tokens if tight else 200, core=core)
+        self.model.cache.cut_tokens = cut_tokens
 
     @precondition(lambda self: len(self.open) < 4)
     @rule(
@@ -94,6 +96,6 @@ class Crowd(RuleBasedStateMachine):
 
 
 class TestCrowd(Crowd.TestCase):
-    """C-1, C-2, C-3, C-4, C-9 and C-10 together."""
+    """C-1, C-2, C-3, C-4, C-9, C-10 and C-14 together."""
 
-    pytestmark = pytest.mark.rule("C-1", "C-2", "C-3", "C-4", "C-9", "C-10")
+    pytestmark = pytest.mark.rule("C-1", "C-2", "C-3", "C-4", "C-9", "C-10", "C-14")

@@ -107,6 +107,7 @@ def test_the_operations_are_those_of_the_protocol() -> None:
         "claim",
         "clear",
         "close_session",
+        "drop",
         "dump",
         "evict",
         "fork_session",

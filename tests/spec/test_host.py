@@ -170,7 +170,9 @@ def test_a_load_that_costs_more_than_computing_is_left(core: str) -> None:
     model.run(PROMPT)
     settle(model)
     model.cache.clear()
-    assert model.cache.load(PROMPT) is None
+    refused = model.cache.load(PROMPT)
+    assert refused is not None
+    assert (refused.done, refused.failed) == (True, "not worth it")
     assert model.cache.lower.flow.dropped[Tier.HOST, Tier.DEVICE, "not worth it"] == 1
     model.cache.close()
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from graftline.cache import HostConfig, StoreConfig
+from graftline.cache.gauge import TRIES_MAX
 from graftline.errors import ConfigError
 from graftline.key import Namespace
 from graftline.plan import Tier
+from graftline.tiers.store.base import StoreError
 from graftline.tiers.store.chain import ChainStore
-from graftline.tiers.store.guard import GuardedStore
+from graftline.tiers.store.guard import GuardedStore, GuardLimits
 from graftline.tiers.store.memory import MemoryStore
 from graftline.tiers.worth import BreakEven
 from spec.cache_support import COMPOSITIONS, Model
@@ -309,3 +312,135 @@ def test_a_store_that_came_later_gets_what_the_others_have(core: str) -> None:
     both.run(PROMPT)
     both.cache.lower.flush()
     assert far.stat().objects == near.stat().objects > 0
+
+
+# -- the speed of a store ---------------------------------------------------------------------------------
+
+
+class Slow(MemoryStore):
+    """Each read takes a while; down while it is told so.
+
+    Attributes:
+        down: whether every call fails.
+        takes_writes: whether `put` does.
+        made: calls of any kind.
+    """
+
+    def __init__(self, url: str = "memory:") -> None:
+        super().__init__(10**8, url)
+        self.down = False
+        self.takes_writes = True
+        self.made = 0
+
+    def _call(self) -> None:
+        self.made += 1
+        if self.down:
+            raise OSError("down")
+
+    def exists(self, keys):  # type: ignore[no-untyped-def]
+        self._call()
+        return super().exists(keys)
+
+    def get_into(self, keys, buffers):  # type: ignore[no-untyped-def]
+        self._call()
+        threading.Event().wait(0.01)
+        return super().get_into(keys, buffers)
+
+    def put(self, keys, values):  # type: ignore[no-untyped-def]
+        self._call()
+        if not self.takes_writes:
+            raise StoreError("refused", "read only")
+        return super().put(keys, values)
+
+
+UNKNOWN = BreakEven(prefill_s_per_token=1e-9, store_is_known=False)
+"""Nothing that takes any time is worth it, but the time of the store is not known yet."""
+
+
+def pump_until(model: Model, holds: Callable[[], bool]) -> None:
+    """Lets the cache go on until something holds; each copy that ends rings."""
+    for _ in range(2000):
+        model.cache.pump()
+        if holds():
+            return
+        threading.Event().wait(0.005)
+    raise AssertionError("it did not happen")
+
+
+def is_known(model: Model) -> bool:
+    return model.cache.lower.worth.store_is_known
+
+
+@pytest.mark.rule("H-6")
+@pytest.mark.parametrize("takes_writes", [True, False])
+def test_a_store_that_was_down_is_measured_when_it_is_back(core: str, takes_writes: bool) -> None:
+    """Until then it is free; afterwards what it costs is known, and no fetch is worth that."""
+    store = Slow()
+    writer = with_store("full", store, core)
+    writer.run(PROMPT)
+    writer.cache.lower.flush()
+    store.down, store.takes_writes = True, takes_writes
+    limits = GuardLimits(pause_s=0.01, pause_s_max=0.01)
+    config = StoreConfig(ChainStore([GuardedStore(store, limits)]), object_bytes=64)
+    model = Model("full", slots=60, core=core, host=HostConfig({"full": 300}, worth=UNKNOWN, store=config))
+    for _ in range(3):
+        assert fetch(model, PROMPT) == 0
+        model.cache.pump()
+    assert not is_known(model)
+    store.down = False
+    pump_until(model, lambda: fetch(model, PROMPT) == 40 or is_known(model))
+    pump_until(model, lambda: is_known(model))
+    worth = model.cache.lower.worth
+    assert worth.store_latency_s >= 0.01
+    assert worth.prefill_s_per_token == UNKNOWN.prefill_s_per_token
+    objects = store.stat().objects
+    for tier in (Tier.DEVICE, Tier.HOST):
+        model.cache.clear(tier)
+    assert fetch(model, PROMPT) == 0
+    assert model.cache.lower.flow.dropped[Tier.STORE, Tier.HOST, "not worth it"] == 1
+    made = store.made
+    for _ in range(5):
+        fetch(model, PROMPT)
+        model.cache.pump()
+    assert store.made <= made + 5, "it is measured once: what is asked now is whether objects exist"
+    assert store.stat().objects == objects, "nothing of the measuring is left"
+    model.assert_idle_and_whole()
+
+
+@pytest.mark.rule("H-6")
+def test_measuring_that_fails_is_given_up_after_a_few_tries(core: str) -> None:
+    """The store says what exists, and nothing more."""
+    store = Slow()
+    store.put = store.get_into = lambda *_: 1 / 0  # type: ignore[assignment, misc]
+    limits = GuardLimits(pause_s=0.001, pause_s_max=0.001)
+    config = StoreConfig(ChainStore([GuardedStore(store, limits)]))
+    host = HostConfig({"full": 300}, "none", worth=UNKNOWN, store=config)
+    model = Model("full", slots=60, core=core, host=host)
+    for _ in range(60):
+        fetch(model, PROMPT)
+        model.cache.pump()
+        model.cache.lower.shelf.submit(lambda: None).wait()  # the measuring before it has ended
+        threading.Event().wait(0.003)  # and so has the store's pause
+    figures = model.cache.lower.shelf.chain.figures()[0]
+    assert 1 <= figures.calls["put"] <= TRIES_MAX
+    assert not is_known(model)
+    model.assert_idle_and_whole()
+
+
+@pytest.mark.rule("H-6")
+def test_a_store_that_came_later_is_measured(core: str) -> None:
+    """Only when it was asked for: speeds that were given stay."""
+    model = with_store("full", MemoryStore(10**8), core)
+    given = model.cache.lower.worth
+    slow = Slow("memory:slow")
+    model.cache.lower.shelf.chain.attach(GuardedStore(slow))
+    fetch(model, PROMPT)
+    model.cache.pump()
+    assert model.cache.lower.worth == given
+    model.cache.lower.shelf.chain.detach("memory:")
+    model.cache.lower.measure_store()
+    assert not is_known(model)
+    pump_until(model, lambda: fetch(model, PROMPT) > 0 or is_known(model))
+    pump_until(model, lambda: is_known(model))
+    assert model.cache.lower.worth.store_latency_s >= 0.01
+    model.assert_idle_and_whole()

@@ -5,8 +5,8 @@
 use std::hint::black_box;
 
 use graftline_core::{
-    Component, Freed, GivenRun, Handle, Insertion, KnownPath, Lease, Match, Namespace, Piece, Rule, Settings,
-    Tree,
+    Component, Freed, GivenRun, Handle, HeldParts, Insertion, KnownPath, Lease, Match, Namespace, Rule,
+    Settings, Tree,
 };
 
 const PAGE: usize = 16;
@@ -111,7 +111,7 @@ fn op_claim(owner: &mut Owner, found: &Match) -> Lease {
 }
 
 #[inline(never)]
-fn op_holdings(owner: &Owner, found: &Match) -> Vec<Vec<Piece>> {
+fn op_holdings(owner: &Owner, found: &Match) -> Vec<Vec<HeldParts>> {
     black_box(6);
     owner.tree.holdings(KnownPath::from(found), found.path_tokens as i64).expect("a known path")
 }

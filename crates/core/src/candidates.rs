@@ -129,9 +129,13 @@ impl Candidates {
     }
 
     fn replace(&mut self, place: usize, entry: Entry) {
-        let rises = entry.before(&self.heap[place]);
+        let order = entry.cmp(&self.heap[place]);
         self.heap[place] = entry;
-        if rises { self.rise(place) } else { self.sink(place) }
+        match order {
+            Ordering::Less => self.rise(place),
+            Ordering::Equal => {} // ranked again, and nothing changed
+            Ordering::Greater => self.sink(place),
+        }
     }
 
     #[inline]

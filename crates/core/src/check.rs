@@ -191,7 +191,7 @@ impl Tree {
             for (node, _) in self.nodes.iter() {
                 let dead = self.dead_pages(node, component);
                 found.held += u64::from(self.holding(node, component).count());
-                found.leased += u64::from(self.leased_pages(node, component));
+                found.leased += u64::from(self.holding(node, component).locked_pages());
                 found.dead += u64::from(dead.0 + dead.1);
                 candidates += usize::from(self.evictable(node, component).all() != 0);
             }

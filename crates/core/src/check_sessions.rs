@@ -65,7 +65,7 @@ mod tests {
         let space = Namespace::default();
         let mut lease = tree.lease(&space, 0, Handle::NONE).expect("the empty prefix").handle;
         for (name, place) in [("a", 0), ("b", 2)] {
-            let run = GivenRun { first_page: place, slots: vec![place as i32, place as i32 + 1] };
+            let run = GivenRun { first_page: place, slots: vec![place as i32, place as i32 + 1].into() };
             let values = vec![("full".to_owned(), vec![run])];
             let done = tree.insert(lease, &[1, 2], values, true).expect("good values");
             lease = done.lease.expect("it moved").handle;

@@ -58,19 +58,32 @@ impl ChildIndex {
 
 impl Tree {
     /// Child of a node that begins with the first page of `tokens`, and how many whole pages it shares.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn child_along(&self, parent: NodeId, tokens: &[u32]) -> Option<(NodeId, u32)> {
-        let shared =
-            |child: NodeId| Some((child, self.common_pages(child, tokens))).filter(|&(_, pages)| pages > 0);
-        if !self.nodes[parent].indexed {
-            return self.children_of(parent).find_map(shared);
+        let above = &self.nodes[parent];
+        if above.indexed {
+            return self.indexed_child_along(parent, tokens);
         }
+        let mut next = above.first_child;
+        while let Some(child) = next {
+            let here = &self.nodes[child];
+            let pages = self.common_pages(here, tokens);
+            if pages > 0 {
+                return Some((child, pages));
+            }
+            next = here.next_sibling;
+        }
+        None
+    }
+
+    fn indexed_child_along(&self, parent: NodeId, tokens: &[u32]) -> Option<(NodeId, u32)> {
         let page = &tokens[..self.page_tokens as usize];
         let begins = |&child: &NodeId| {
             let node = &self.nodes[child];
             node.parent == Some(parent) && node.tokens[..page.len()] == *page
         };
-        self.children.table.find(self.children.hash(parent, page), begins).copied().and_then(shared)
+        let child = *self.children.table.find(self.children.hash(parent, page), begins)?;
+        Some((child, self.common_pages(&self.nodes[child], tokens)))
     }
 
     /// Children of a node, in no order that means anything.

@@ -3,11 +3,13 @@
 //! They are what moves between tiers are made of: a claim keeps the pages that a boundary needs from
 //! leaving while they are copied, or while the missing ones come, and counts no use.
 
+use smallvec::smallvec;
+
 use crate::arena::Handle;
 use crate::error::{Error, Result};
 use crate::key::Namespace;
 use crate::node::NodeId;
-use crate::plan::{Lease, Match, Piece};
+use crate::plan::{HeldParts, Lease, Match};
 use crate::tree::Tree;
 
 /// Known path of a match: what `claim` and `holdings` need of it.
@@ -47,28 +49,31 @@ impl Tree {
 
     /// All runs that are held before a boundary of a match's known path, by component; changes nothing.
     ///
-    /// Runs that follow on each other are one. Cost: O(pages held + nodes on the path x components).
+    /// Runs that follow on each other are one. Cost: O(nodes on the path x components).
     ///
     /// # Errors
     /// Not a boundary of the known path, or the path does not reach it any more.
-    pub fn holdings(&self, path: KnownPath, boundary_tokens: i64) -> Result<Vec<Vec<Piece>>> {
+    pub fn holdings(&self, path: KnownPath, boundary_tokens: i64) -> Result<Vec<Vec<HeldParts>>> {
         let boundary = self.known_boundary(path, boundary_tokens)?;
         let mut steps: Vec<NodeId> = Vec::new();
         if boundary > 0 {
             steps.extend(self.path_up(self.known_node(path, boundary)?));
         }
         let runs = |component| {
-            let mut runs: Vec<Piece> = Vec::new();
+            let mut runs: Vec<HeldParts> = Vec::new();
             for &step in steps.iter().rev() {
                 let holding = self.holding(step, component);
                 let count = holding.end().min(boundary).saturating_sub(holding.first) as usize;
                 if holding.is_empty() || count == 0 {
                     continue;
                 }
-                let slots = &holding.slots[..count];
+                let (part, pages) = (holding.slots.view(0, count), count as u32);
                 match runs.last_mut() {
-                    Some(last) if last.end_page() == holding.first => last.slots.extend_from_slice(slots),
-                    _ => runs.push(Piece { first_page: holding.first, slots: slots.to_vec() }),
+                    Some(last) if last.end_page() == holding.first => {
+                        last.pages += pages;
+                        last.parts.push(part);
+                    }
+                    _ => runs.push(HeldParts { first_page: holding.first, pages, parts: smallvec![part] }),
                 }
             }
             runs

@@ -33,6 +33,8 @@ impl Tree {
     ) -> Freed {
         let mut harvest = self.harvest();
         let mut missing = wanted;
+        let at_most = wanted.min(self.pools[component].counters.held);
+        harvest.slots[component].reserve_exact(usize::try_from(at_most).unwrap_or(0));
         self.refresh(component);
         while missing > 0 {
             let Some((node, key)) = first(self) else { break };
@@ -62,7 +64,7 @@ impl Tree {
         harvest
     }
 
-    fn harvest(&self) -> Harvest {
+    pub(crate) fn harvest(&self) -> Harvest {
         let count = self.components.len();
         Freed { slots: vec![Vec::new(); count], dead_pages: vec![0; count] }
     }
@@ -144,8 +146,9 @@ impl Tree {
             return 1;
         }
         let mut page = first;
+        let (rule, page_tokens) = (self.rule(component), self.page_tokens);
         for boundary in here.shallowest..here.deepest {
-            let needed = self.first_page(component, boundary);
+            let needed = rule.first_page(boundary, page_tokens);
             if page == first + wanted || needed > page {
                 break;
             }
@@ -155,7 +158,7 @@ impl Tree {
     }
 
     /// Takes the first pages of a run that is not prefix-closed.
-    fn drop_head(
+    pub(crate) fn drop_head(
         &mut self,
         node: NodeId,
         component: usize,
@@ -176,7 +179,7 @@ impl Tree {
     }
 
     /// Takes the pages of a run from `from_page` on; the caller reconsiders the node.
-    fn drop_tail(
+    pub(crate) fn drop_tail(
         &mut self,
         node: NodeId,
         component: usize,
@@ -193,7 +196,10 @@ impl Tree {
         self.record_removed(node, component, from_page, end, reason);
         let holding = self.holding_mut(node, component);
         let kept = (from_page - first) as usize;
-        harvest.slots[component].extend(holding.slots[kept..].iter().rev());
+        let freed = &mut harvest.slots[component];
+        let before = freed.len();
+        freed.extend_from_slice(&holding.slots[kept..]);
+        freed[before..].reverse();
         holding.slots.keep(0, kept);
         self.take(node, component, end - from_page, reason, harvest);
     }

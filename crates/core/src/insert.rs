@@ -11,7 +11,7 @@
 use crate::arena::Handle;
 use crate::error::Result;
 use crate::node::NodeId;
-use crate::plan::{GivenRun, Insertion, Piece};
+use crate::plan::{GivenRun, Insertion, Piece, Pieces};
 use crate::tree::Tree;
 use crate::usage::holds_any;
 use crate::values::Values;
@@ -36,7 +36,7 @@ impl Tree {
         &mut self,
         grown_from: Handle,
         tokens: &[u32],
-        values: Vec<(String, Vec<GivenRun>)>,
+        values: Vec<(impl AsRef<str>, Vec<GivenRun>)>,
         move_lease: bool,
     ) -> Result<Insertion> {
         let record = self.lease_record(grown_from)?;
@@ -90,7 +90,7 @@ impl Tree {
     ///
     /// Shallow runs come first, so that a node is cut only where a gap remains (rule T-3).
     fn adopt(&mut self, bottom: NodeId, start: u32, given: &Values) -> Adoption {
-        let nothing = vec![Vec::new(); self.components.len()];
+        let nothing = vec![Pieces::new(); self.components.len()];
         let mut result = Adoption { adopted: nothing.clone(), duplicates: nothing };
         for (component, runs) in given.iter().enumerate() {
             for run in runs {
@@ -132,12 +132,14 @@ impl Tree {
             if begin >= end {
                 continue;
             }
-            let slots = &run.slots[(begin - run.first_page) as usize..(end - run.first_page) as usize];
-            let part = Piece { first_page: begin, slots: slots.to_vec() };
+            let (from, to) = ((begin - run.first_page) as usize, (end - run.first_page) as usize);
+            let part = Piece { first_page: begin, slots: run.slots.view(from, to) };
             if !is_new {
                 result.duplicates[component].push(part);
                 continue;
             }
+            let mut slots = run.slots.clone();
+            slots.keep(from, to);
             node = self.attach(node, component, begin, slots);
             self.count_came(node, component, end - begin);
             self.record_stored(node, component, begin, end);

@@ -50,8 +50,10 @@ impl Tree {
     /// Locks what `boundary`, the end of `node`, needs of every component.
     pub(crate) fn open_lease(&mut self, node: NodeId, boundary: u32) -> Lease {
         self.nodes[node].leases += 1;
+        let path = self.take_path(node);
         let held: Vec<HeldParts> =
-            (0..self.components.len()).map(|component| self.lock(node, component, boundary)).collect();
+            (0..self.components.len()).map(|component| self.lock(&path, component, boundary)).collect();
+        self.path_buffer = path;
         self.rank_node(node);
         let protects = SmallVec::from_elem(true, self.components.len());
         let record = self.leases.insert(LeaseRecord { node, boundary, protects });
@@ -60,40 +62,64 @@ impl Tree {
     }
 
     /// Adds one lock on the pages that `boundary` needs of a component; returns what is held of them, as far
-    /// back from the boundary as there is no gap.
-    fn lock(&mut self, node: NodeId, component: usize, boundary: u32) -> HeldParts {
+    /// back from the boundary as there is no gap. The caller ranks the deepest node of the path.
+    fn lock(&mut self, path: &[NodeId], component: usize, boundary: u32) -> HeldParts {
+        if self.closed(component) {
+            return self.lock_closed(path, component, boundary);
+        }
         let first = self.first_page(component, boundary);
-        let mut parts = Vec::new();
+        let mut parts = SmallVec::new();
         let mut pages = 0;
         let mut gapless = true;
-        let mut next = Some(node);
-        while let Some(step) = next {
+        for &step in path {
             let (start, end) = (self.nodes[step].start, self.nodes[step].end());
-            next = self.nodes[step].parent;
-            if end <= first || next.is_none() {
+            if end <= first {
                 break;
             }
             let holding = self.holding_mut(step, component);
             gapless &= !holding.is_empty() && holding.end() == end;
             if gapless {
-                let mut part = holding.slots.clone();
-                part.skip(first.saturating_sub(holding.first) as usize);
-                pages += part.len() as u32;
-                parts.push(part);
+                let skipped = first.saturating_sub(holding.first);
+                parts.push(holding.slots.view(skipped as usize, holding.slots.len()));
+                pages += holding.count() - skipped;
                 gapless = holding.first == start;
             }
             let before = holding.locks.first();
             holding.locks.add(first.max(start), 1);
             if holding.locks.first() != before {
-                self.rank_locked(step, component);
+                self.rank_holding(step, component);
             }
         }
         parts.reverse();
         HeldParts { first_page: boundary - pages, pages, parts }
     }
 
-    /// Takes back one lock on the pages that `boundary` needs of a component.
+    /// `lock` for a prefix-closed component, of which every page of the path is held (rule T-7).
+    ///
+    /// What it holds of inner nodes may not leave, locked or not: only the leased pages are counted. A lease of a
+    /// long path comes by here for every node.
+    fn lock_closed(&mut self, path: &[NodeId], component: usize, boundary: u32) -> HeldParts {
+        let count = self.components.len();
+        let mut parts = Vec::with_capacity(path.len().next_power_of_two()); // of sizes that fit again
+        let mut leased = 0;
+        for &step in path.iter().rev() {
+            let holding = &mut self.holdings[step.index() * count + component];
+            parts.push(holding.slots.clone());
+            if holding.locks.is_empty() {
+                holding.leased_pages = holding.count();
+                leased += u64::from(holding.leased_pages);
+            }
+            holding.locks.add(holding.first, 1);
+        }
+        self.pools[component].counters.leased += leased;
+        HeldParts { first_page: 0, pages: boundary, parts: parts.into() }
+    }
+
+    /// Takes back one lock on the pages that `boundary` needs of a component; the caller ranks the node.
     fn unlock(&mut self, node: NodeId, component: usize, boundary: u32) {
+        if self.closed(component) {
+            return self.unlock_closed(node, component);
+        }
         let first = self.first_page(component, boundary);
         let mut next = Some(node);
         while let Some(step) = next {
@@ -106,9 +132,24 @@ impl Tree {
             let before = locks.first();
             locks.remove(first.max(start));
             if locks.first() != before {
-                self.rank_locked(step, component);
+                self.rank_holding(step, component);
             }
         }
+    }
+
+    fn unlock_closed(&mut self, node: NodeId, component: usize) {
+        let count = self.components.len();
+        let mut leased = 0;
+        let mut step = node;
+        while let Some(above) = self.nodes[step].parent {
+            let holding = &mut self.holdings[step.index() * count + component];
+            holding.locks.remove(holding.first);
+            if holding.locks.is_empty() {
+                leased += u64::from(std::mem::take(&mut holding.leased_pages));
+            }
+            step = above;
+        }
+        self.pools[component].counters.leased -= leased;
     }
 
     /// Gives a lease back. Cost: O(nodes that the boundary needs).
@@ -144,6 +185,7 @@ impl Tree {
             let (node, boundary) = (*node, *boundary);
             if std::mem::take(&mut protects[component]) {
                 self.unlock(node, component, boundary);
+                self.rank_holding(node, component);
             }
         }
         Ok(())

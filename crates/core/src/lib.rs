@@ -13,6 +13,7 @@ mod check;
 mod check_sessions;
 mod children;
 mod claim;
+mod drop;
 mod dump;
 mod error;
 mod events;
@@ -42,8 +43,8 @@ pub use claim::KnownPath;
 pub use error::{Error, Result};
 pub use key::{Namespace, PageKey};
 pub use plan::{
-    Event, EventKind, Freed, GivenRun, HeldParts, Insertion, Lease, Match, Piece, PoolStats, Reason, Tier,
-    TreeStats, Vote,
+    Event, EventKind, Freed, GivenRun, HeldParts, Insertion, Lease, Match, Piece, Pieces, PoolStats, Reason,
+    Tier, TreeStats, Vote,
 };
 pub use rule::Rule;
 pub use run::Run;

@@ -124,27 +124,13 @@ impl Tree {
         self.ask_again(node, component);
         let dead = self.dead_pages(node, component);
         let pages = self.evictable_of(node, component, dead);
-        let leased = self.leased_pages(node, component);
-        self.count_pages(node, component, leased, dead.0 + dead.1);
+        self.count_leased(node, component, self.holding(node, component).locked_pages());
+        self.count_dead(node, component, dead.0 + dead.1);
         if pages.all() == 0 {
             self.set_candidate(node, component, None);
         } else {
             let key = self.key(node, component, pages);
             self.set_candidate(node, component, Some(key));
-        }
-    }
-
-    /// Brings one holding up to date after its locks changed. What a prefix-closed component holds of an inner
-    /// node may not leave, locked or not: only its leased pages are counted again. A lease of a long path
-    /// comes by here for every node.
-    #[inline]
-    pub(crate) fn rank_locked(&mut self, node: NodeId, component: usize) {
-        if self.closed(component) && self.nodes[node].children != 0 {
-            let leased = self.leased_pages(node, component);
-            let dead = self.holding(node, component).dead_pages;
-            self.count_pages(node, component, leased, dead);
-        } else {
-            self.rank_holding(node, component);
         }
     }
 
@@ -155,24 +141,19 @@ impl Tree {
         Key { live: pages.dead() == 0, level, rank, tick, start }
     }
 
-    /// Pages of the run that a lease protects.
+    /// Brings the counter of leased pages up to date for one holding (rule L-5).
     #[inline]
-    pub(crate) fn leased_pages(&self, node: NodeId, component: usize) -> u32 {
-        let holding = self.holding(node, component);
-        match holding.locks.first() {
-            Some(page) if !holding.is_empty() => holding.end().saturating_sub(page.max(holding.first)),
-            _ => 0,
-        }
+    pub(crate) fn count_leased(&mut self, node: NodeId, component: usize, leased: u32) {
+        let before = std::mem::replace(&mut self.holding_mut(node, component).leased_pages, leased);
+        let counters = &mut self.pools[component].counters;
+        counters.leased = counters.leased + u64::from(leased) - u64::from(before);
     }
 
-    /// Brings the counters of leased and dead pages up to date for one holding (rule L-5).
+    /// Brings the counter of dead pages up to date for one holding (rule L-5).
     #[inline]
-    fn count_pages(&mut self, node: NodeId, component: usize, leased: u32, dead: u32) {
-        let holding = self.holding_mut(node, component);
-        let leased_before = std::mem::replace(&mut holding.leased_pages, leased);
-        let dead_before = std::mem::replace(&mut holding.dead_pages, dead);
+    fn count_dead(&mut self, node: NodeId, component: usize, dead: u32) {
+        let before = std::mem::replace(&mut self.holding_mut(node, component).dead_pages, dead);
         let counters = &mut self.pools[component].counters;
-        counters.leased = counters.leased + u64::from(leased) - u64::from(leased_before);
-        counters.dead = counters.dead + u64::from(dead) - u64::from(dead_before);
+        counters.dead = counters.dead + u64::from(dead) - u64::from(before);
     }
 }

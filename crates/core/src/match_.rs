@@ -1,5 +1,7 @@
 //! Match: the longest reusable prefix of a key. Changes nothing (rule M-1).
 
+use smallvec::SmallVec;
+
 use crate::arena::Handle;
 use crate::boundaries::Voters;
 use crate::key::Namespace;
@@ -54,9 +56,9 @@ impl Tree {
     }
 
     /// Nodes below `node` along a key of whole pages, from the first one, and how many pages of it they know.
-    pub(crate) fn walk(&self, node: NodeId, tokens: &[u32]) -> (Vec<NodeId>, u32) {
+    pub(crate) fn walk(&self, node: NodeId, tokens: &[u32]) -> (SmallVec<[NodeId; 16]>, u32) {
         let page = self.page_tokens as usize;
-        let mut path = Vec::new();
+        let mut path = SmallVec::new();
         let (mut node, mut rest, mut known) = (node, tokens, 0);
         while !rest.is_empty() {
             let Some((child, common)) = self.child_along(node, rest) else { break };

@@ -119,4 +119,13 @@ impl Holding {
     pub(crate) fn end(&self) -> u32 {
         self.first + self.count()
     }
+
+    /// Pages held that a lease protects.
+    #[inline]
+    pub(crate) fn locked_pages(&self) -> u32 {
+        match self.locks.first() {
+            Some(page) if !self.is_empty() => self.end().saturating_sub(page.max(self.first)),
+            _ => 0,
+        }
+    }
 }

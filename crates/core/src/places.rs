@@ -38,27 +38,42 @@ impl Places {
         self.iter().map(|(page, _)| page).take_while(|&page| page < end).last()
     }
 
+    #[inline]
     pub(crate) fn add(&mut self, page: u32, count: u32) {
         if self.is_empty() {
             self.first = (page, count);
         } else if page == self.first.0 {
             self.first.1 += count;
         } else {
-            let others = self.others.get_or_insert_default();
-            let added = if page < self.first.0 {
-                std::mem::replace(&mut self.first, (page, count)) // before all others
-            } else {
-                (page, count)
-            };
-            match others.binary_search_by_key(&added.0, |&(other, _)| other) {
-                Ok(index) => others[index].1 += added.1,
-                Err(index) => others.insert(index, added),
-            }
+            self.add_other(page, count);
+        }
+    }
+
+    fn add_other(&mut self, page: u32, count: u32) {
+        let others = self.others.get_or_insert_default();
+        let added = if page < self.first.0 {
+            std::mem::replace(&mut self.first, (page, count)) // before all others
+        } else {
+            (page, count)
+        };
+        match others.binary_search_by_key(&added.0, |&(other, _)| other) {
+            Ok(index) => others[index].1 += added.1,
+            Err(index) => others.insert(index, added),
         }
     }
 
     /// Takes one back.
+    #[inline]
     pub(crate) fn remove(&mut self, page: u32) {
+        if self.first.0 == page && self.first.1 > u32::from(self.others.is_some()) {
+            self.first.1 -= 1;
+        } else {
+            self.remove_other(page);
+        }
+    }
+
+    /// Takes one back that is not the first, or after which another one is.
+    fn remove_other(&mut self, page: u32) {
         if self.first() == Some(page) {
             self.first.1 -= 1;
             if self.first.1 == 0

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::arena::Handle;
 use crate::key::{Namespace, PageKey};
 use crate::run::Run;
@@ -61,7 +63,20 @@ pub struct HeldParts {
     /// How many pages.
     pub pages: u32,
     /// The slots, one a page.
-    pub parts: Vec<Run<i32>>,
+    pub parts: SmallVec<[Run<i32>; 1]>,
+}
+
+impl HeldParts {
+    /// Index one past the last page.
+    #[must_use]
+    pub fn end_page(&self) -> u32 {
+        self.first_page + self.pages
+    }
+
+    /// Pages with their slots, in order.
+    pub fn slots(&self) -> impl Iterator<Item = (u32, i32)> {
+        (self.first_page..).zip(self.parts.iter().flat_map(|part| part.iter().copied()))
+    }
 }
 
 /// Protection of what one boundary needs, until released (rules L-1 to L-5).
@@ -81,17 +96,27 @@ pub struct GivenRun {
     /// Index of the first page, counted from the start of the prefix.
     pub first_page: i64,
     /// One slot a page.
-    pub slots: Vec<i32>,
+    pub slots: Run<i32>,
 }
 
-/// Consecutive pages with a copy of their slots.
+impl GivenRun {
+    /// Index one past the last page.
+    pub(crate) fn last(&self) -> i64 {
+        self.first_page.saturating_add(self.slots.len() as i64)
+    }
+}
+
+/// Consecutive pages and their slots, which may be shared with the tree and never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Index of the first page, counted from the start of the prefix.
     pub first_page: u32,
     /// One slot a page.
-    pub slots: Vec<i32>,
+    pub slots: Run<i32>,
 }
+
+/// Runs of one component in order; mostly one.
+pub type Pieces = SmallVec<[Piece; 1]>;
 
 impl Piece {
     /// Index one past the last page.
@@ -109,9 +134,9 @@ pub struct Insertion {
     /// Pages of the path that the tree did not know.
     pub new_pages: u32,
     /// Per component, the pages now owned by the tree.
-    pub adopted: Vec<Vec<Piece>>,
+    pub adopted: Vec<Pieces>,
     /// Per component, the pages already held; their slots stay the caller's.
-    pub duplicates: Vec<Vec<Piece>>,
+    pub duplicates: Vec<Pieces>,
     /// The lease at the end of the path when it was to move.
     pub lease: Option<Lease>,
 }

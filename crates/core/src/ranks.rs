@@ -97,7 +97,12 @@ impl Tree {
     fn ask(&mut self, node: NodeId, component: usize) {
         let sessions = self.sessions_of(node, component);
         let known = &mut self.known[node.index() * self.components.len() + component];
-        known.usage.sessions = sessions;
+        let before = std::mem::replace(&mut known.usage.sessions, sessions);
+        if self.policy_ages && before > 0 && sessions == 0 {
+            let here = &self.nodes[node];
+            (known.usage.start_page, known.usage.end_page) = (here.start, here.end());
+            self.policy.left(&mut known.usage);
+        }
         known.usage.level = self.policy.level(&known.usage);
         known.usage.rank = self.policy.rank(&known.usage);
         (known.stale, known.asked) = (false, false);
@@ -166,6 +171,14 @@ impl Tree {
         }
     }
 
+    /// Tells a policy that ages of a holding that a lease needs (rule P-8).
+    pub(crate) fn tell_found(&mut self, node: NodeId, component: usize) {
+        let known = &mut self.known[node.index() * self.components.len() + component];
+        let here = &self.nodes[node];
+        (known.usage.start_page, known.usage.end_page) = (here.start, here.end());
+        self.policy.found(&mut known.usage);
+    }
+
     /// Tells a policy that ages that a session came back, and of all that lies on its path (rule P-8).
     pub(crate) fn tell_passage(&mut self, session: u64, from: Option<Frontier>, to: Frontier) {
         let meeting = from.map(|from| (from.node, self.meeting(from.node, to.node)));
@@ -179,6 +192,8 @@ impl Tree {
             for (step, _) in self.referenced(to, component, None) {
                 if !self.holding(step, component).is_empty() {
                     let known = &mut self.known[step.index() * self.components.len() + component];
+                    let here = &self.nodes[step];
+                    (known.usage.start_page, known.usage.end_page) = (here.start, here.end());
                     self.policy.passed(&mut known.usage);
                     known.stale = true;
                 }

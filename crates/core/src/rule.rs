@@ -29,12 +29,19 @@ impl Rule {
     #[must_use]
     pub fn first_page(self, boundary: u32, page_tokens: u32) -> u32 {
         let page = u64::from(page_tokens);
-        let tokens = u64::from(boundary) * page;
         match self {
             Self::Full => 0,
-            Self::Window { lookback_tokens } => (tokens.saturating_sub(lookback_tokens) / page) as u32,
-            Self::Chunk { chunk_tokens } if tokens % chunk_tokens == 0 => boundary,
-            Self::Chunk { chunk_tokens } => (tokens / chunk_tokens * chunk_tokens / page) as u32,
+            Self::Window { lookback_tokens } => {
+                // in pages, so that a loop over boundaries divides once
+                u64::from(boundary).saturating_sub(lookback_tokens.div_ceil(page)) as u32
+            }
+            Self::Chunk { chunk_tokens } => {
+                let tokens = u64::from(boundary) * page;
+                match tokens % chunk_tokens {
+                    0 => boundary,
+                    rest => ((tokens - rest) / page) as u32,
+                }
+            }
             Self::Checkpoint => boundary.saturating_sub(1),
         }
     }

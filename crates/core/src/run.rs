@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// As many values need no buffer: a state, a short window, the pages of a short turn.
-const INLINE_MAX: usize = 5;
+const INLINE_MAX: usize = 7;
 
 /// Values that never change: a few of its own, or a part of a shared buffer.
 ///
@@ -62,18 +62,45 @@ impl<T: Copy + Default> Run<T> {
         }
     }
 
-    /// Leaves the first values out of a view that will not be kept; copies no buffer.
-    pub(crate) fn skip(&mut self, skipped: usize) {
-        match &mut self.0 {
-            Values::Shared { first, count, .. } => {
-                let skipped = (*count).min(u32::try_from(skipped).unwrap_or(u32::MAX));
-                *first += skipped;
-                *count -= skipped;
-            }
-            Values::Inline { .. } => *self = Self::inline(&self[skipped.min(self.len())..]),
+    /// The values in `[begin, end)`, for a reader: copies no buffer, but keeps all of it alive.
+    pub(crate) fn view(&self, begin: usize, end: usize) -> Self {
+        assert!(begin <= end && end <= self.len(), "what is looked at is there");
+        match &self.0 {
+            Values::Shared { buffer, first, .. } => Self(Values::Shared {
+                buffer: Arc::clone(buffer),
+                first: first + begin as u32,
+                count: (end - begin) as u32,
+            }),
+            Values::Inline { .. } => Self::inline(&self[begin..end]),
         }
     }
 }
+
+impl<T: Copy + Default> Default for Run<T> {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl<T: Copy + Default> From<Vec<T>> for Run<T> {
+    fn from(values: Vec<T>) -> Self {
+        Self::from(values.as_slice())
+    }
+}
+
+impl<T: Copy + Default> FromIterator<T> for Run<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        Self::from(values.into_iter().collect::<Vec<T>>())
+    }
+}
+
+impl<T: PartialEq> PartialEq for Run<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Eq> Eq for Run<T> {}
 
 impl<T: Copy + Default> From<&[T]> for Run<T> {
     fn from(values: &[T]) -> Self {
@@ -138,20 +165,16 @@ mod tests {
         let mut run = Run::from([1, 2, 3, 4, 5].as_slice());
         let tail = run.split_off(2);
         assert_eq!((&*run, &*tail), ([1, 2].as_slice(), [3, 4, 5].as_slice()));
-        run.skip(1);
-        assert_eq!(&*run, [2]);
-        run.skip(9);
-        assert!(run.is_empty());
+        assert_eq!((&*run.view(1, 2), &*run.view(2, 2)), ([2].as_slice(), [].as_slice()));
     }
 
     #[test]
     fn a_view_leaves_the_run_alone() {
-        let run = Run::from((0..9).collect::<Vec<i32>>().as_slice());
-        let mut view = run.clone();
-        view.skip(7);
-        assert_eq!(&*view, [7, 8]);
-        view.skip(9);
-        assert!(view.is_empty());
+        let run: Run<i32> = (0..9).collect();
+        assert_eq!(&*run.view(6, 8), [6, 7]);
+        assert_eq!(&*run.view(6, 8).view(1, 2), [7]);
+        assert!(Arc::ptr_eq(buffer(&run.view(6, 8)), buffer(&run)));
+        assert!(run.view(9, 9).is_empty());
         assert_eq!(run.len(), 9);
     }
 

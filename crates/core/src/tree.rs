@@ -115,6 +115,8 @@ pub struct Tree {
     pub(crate) pools: Vec<Pool>,
     pub(crate) events: Vec<Event>,
     pub(crate) path_pages: u64,
+    /// Memory of `take_path`.
+    pub(crate) path_buffer: Vec<NodeId>,
     /// Counts uses (rule P-1).
     pub(crate) clock: u64,
     /// Nodes ever made.
@@ -163,6 +165,7 @@ impl Tree {
             pools,
             events: Vec::new(),
             path_pages: 0,
+            path_buffer: Vec::new(),
             clock: 0,
             born: 0,
         })
@@ -273,6 +276,14 @@ impl Tree {
         })
     }
 
+    /// `path_up`, in a buffer that is used again when the caller puts it back.
+    pub(crate) fn take_path(&mut self, node: NodeId) -> Vec<NodeId> {
+        let mut path = std::mem::take(&mut self.path_buffer);
+        path.clear();
+        path.extend(self.path_up(node));
+        path
+    }
+
     // -- topology ----------------------------------------------------------------------------------
 
     /// Root of a namespace, made when it is first leased.
@@ -312,13 +323,16 @@ impl Tree {
         leaf
     }
 
-    /// How many whole pages of the node begin `tokens`.
-    #[inline]
-    pub(crate) fn common_pages(&self, node: NodeId, tokens: &[u32]) -> u32 {
-        let page = self.page_tokens as usize;
-        let mine = &self.nodes[node].tokens;
-        let count = mine.len().min(tokens.len() / page * page);
-        (common_tokens(&mine[..count], &tokens[..count]) / page) as u32
+    /// How many whole pages of the node begin `tokens`, which are whole pages.
+    #[inline(always)]
+    pub(crate) fn common_pages(&self, here: &Node, tokens: &[u32]) -> u32 {
+        let mine = &*here.tokens;
+        if mine.first() != tokens.first() {
+            return 0; // a sibling of the node on the path
+        }
+        let count = mine.len().min(tokens.len());
+        let common = common_tokens(&mine[..count], &tokens[..count]);
+        if common == mine.len() { here.pages } else { common as u32 / self.page_tokens }
     }
 }
 
@@ -327,8 +341,15 @@ const STRIDES: [usize; 3] = [8192, 128, 1];
 
 /// How many leading tokens of two equally long slices are equal.
 fn common_tokens(mine: &[u32], theirs: &[u32]) -> usize {
+    let mut strides = STRIDES.as_slice();
+    if mine.len() <= STRIDES[0] {
+        if mine == theirs {
+            return mine.len(); // most nodes of a path
+        }
+        strides = &STRIDES[1..];
+    }
     let mut equal = 0;
-    for stride in STRIDES {
+    for &stride in strides {
         let pairs = mine[equal..].chunks(stride).zip(theirs[equal..].chunks(stride));
         equal += pairs.take_while(|(a, b)| a == b).map(|(a, _)| a.len()).sum::<usize>();
     }

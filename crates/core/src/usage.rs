@@ -2,7 +2,7 @@
 
 use crate::candidates::Key;
 use crate::node::{Holding, NodeId};
-use crate::plan::Piece;
+use crate::plan::{Piece, Pieces};
 use crate::tree::Tree;
 
 impl Tree {
@@ -11,20 +11,42 @@ impl Tree {
     /// In the order of the components, shallow before deep, so that of equally useful windows and
     /// checkpoints the shallow ones are the older. `fresh` are, by component, the pages that got a value just
     /// now, in order; none at all when it is empty.
-    pub(crate) fn touch(&mut self, node: NodeId, boundary: u32, fresh: &[Vec<Piece>]) {
-        let path: Vec<NodeId> = self.path_up(node).collect();
+    pub(crate) fn touch(&mut self, node: NodeId, boundary: u32, fresh: &[Pieces]) {
+        let path = self.take_path(node);
         for component in 0..self.components.len() {
+            if self.policy_is_recency && self.closed(component) {
+                self.touch_closed(&path, component);
+                continue;
+            }
             let first = self.first_page(component, boundary);
-            let new = fresh.get(component).map_or(&[][..], Vec::as_slice);
+            let new = fresh.get(component).map_or(&[][..], Pieces::as_slice);
             let shallowest = new.first().map_or(first, |run| run.first_page.min(first));
             let deep = path.iter().take_while(|&&step| self.nodes[step].end() > shallowest).count();
             for &step in path[..deep].iter().rev() {
                 let holding = self.holding(step, component);
                 let needed = first.max(holding.first) < boundary.min(holding.end());
                 if needed || holds_any(holding, new) {
+                    if self.policy_ages && fresh.is_empty() {
+                        self.tell_found(step, component);
+                    }
                     self.touch_holding(step, component);
                 }
             }
+        }
+        self.path_buffer = path;
+    }
+
+    /// One use of all that a prefix-closed component holds of a path, under plain recency.
+    ///
+    /// It holds every page (rule T-7), and none but the deepest node can be a candidate: a tick each is all.
+    fn touch_closed(&mut self, path: &[NodeId], component: usize) {
+        let count = self.components.len();
+        for &step in path.iter().rev() {
+            self.clock += 1;
+            self.holdings[step.index() * count + component].last_tick = self.clock;
+        }
+        if let Some(&deepest) = path.first() {
+            self.move_candidate(deepest, component);
         }
     }
 

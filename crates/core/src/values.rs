@@ -2,12 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::node::NodeId;
-use crate::plan::{GivenRun, Piece};
+use crate::plan::{GivenRun, Piece, Pieces};
 use crate::run::Run;
 use crate::tree::Tree;
 
 /// Runs by component, in order of their place.
-pub(crate) type Values = Vec<Vec<Piece>>;
+pub(crate) type Values = Vec<Pieces>;
 
 impl Tree {
     /// Runs by component index, in order of their place; rule N-2.
@@ -15,18 +15,18 @@ impl Tree {
     /// Fails on an unknown component, a run outside `[start, end)`, or runs that overlap.
     pub(crate) fn check_values(
         &self,
-        given: Vec<(String, Vec<GivenRun>)>,
+        given: Vec<(impl AsRef<str>, Vec<GivenRun>)>,
         start: u32,
         end: u32,
     ) -> Result<Values> {
-        let mut values: Values = vec![Vec::new(); self.components.len()];
+        let mut values: Values = vec![Pieces::new(); self.components.len()];
         for (name, mut runs) in given {
             runs.retain(|run| !run.slots.is_empty());
             runs.sort_by_key(|run| run.first_page);
+            let name = name.as_ref();
             let mut reached = i64::from(start);
-            let mut ordered: Vec<Piece> = Vec::with_capacity(runs.len());
-            for GivenRun { first_page, slots } in runs {
-                let last = first_page.saturating_add(slots.len() as i64);
+            for run in &runs {
+                let (first_page, last) = (run.first_page, run.last());
                 if first_page < reached || last > i64::from(end) {
                     return Err(Error::config(format!(
                         "component '{name}': pages {first_page} to {last} overlap another run or lie outside the \
@@ -34,9 +34,8 @@ impl Tree {
                     )));
                 }
                 reached = last;
-                join(&mut ordered, Piece { first_page: first_page as u32, slots });
             }
-            values[self.component(&name)?] = ordered;
+            values[self.component(name)?] = joined(&runs);
         }
         Ok(values)
     }
@@ -76,7 +75,7 @@ impl Tree {
         node: NodeId,
         component: usize,
         first_page: u32,
-        slots: &[i32],
+        slots: Run<i32>,
     ) -> NodeId {
         let holding = self.holding(node, component);
         let (first, end, last) = (holding.first, holding.end(), first_page + slots.len() as u32);
@@ -86,22 +85,29 @@ impl Tree {
         } else if !holding.is_empty() && last < first {
             target = self.split(node, last);
         }
+        let clock = self.clock;
         let holding = self.holding_mut(target, component);
         if holding.is_empty() {
-            (holding.first, holding.slots) = (first_page, Run::from(slots));
+            (holding.first, holding.slots) = (first_page, slots);
+            holding.last_tick = clock; // it is about to be touched: so it need not pass all candidates before
         } else if first_page == holding.end() {
-            holding.slots = Run::joined([&holding.slots, slots]);
+            holding.slots = Run::joined([&holding.slots, &slots]);
         } else {
-            (holding.first, holding.slots) = (first_page, Run::joined([slots, &holding.slots]));
+            (holding.first, holding.slots) = (first_page, Run::joined([&slots, &holding.slots]));
         }
         target
     }
 }
 
-/// Adds a run; one that follows on the last is made one with it.
-fn join(runs: &mut Vec<Piece>, run: Piece) {
-    match runs.last_mut() {
-        Some(last) if last.end_page() == run.first_page => last.slots.extend(run.slots),
-        _ => runs.push(run),
-    }
+/// Makes those of runs in order that follow on each other one.
+fn joined(runs: &[GivenRun]) -> Pieces {
+    let groups = runs.chunk_by(|run, next| run.last() == next.first_page);
+    let piece = |group: &[GivenRun]| {
+        let slots = match group {
+            [only] => only.slots.clone(),
+            _ => group.iter().flat_map(|run| run.slots.iter().copied()).collect(),
+        };
+        Piece { first_page: group[0].first_page as u32, slots }
+    };
+    groups.map(piece).collect()
 }

@@ -26,7 +26,7 @@ fn lease(tree: &mut Tree, tokens: &[u32]) -> Lease {
 
 /// One run of pages.
 fn run(name: &str, first_page: i64, slots: &[i32]) -> (String, Vec<GivenRun>) {
-    (name.to_owned(), vec![GivenRun { first_page, slots: slots.to_vec() }])
+    (name.to_owned(), vec![GivenRun { first_page, slots: slots.into() }])
 }
 
 /// Adds a path from the start and leaves no lease behind. A slot is a hundred, for a state two hundred, more than
@@ -36,9 +36,10 @@ fn add(tree: &mut Tree, tokens: &[u32], states: &[i64]) {
     let slots: Vec<i32> = tokens.iter().map(|&token| 100 + token as i32).collect();
     let mut values = vec![run("full", 0, &slots)];
     if !states.is_empty() {
-        let runs = states
-            .iter()
-            .map(|&page| GivenRun { first_page: page, slots: vec![200 + tokens[page as usize] as i32] });
+        let runs = states.iter().map(|&page| GivenRun {
+            first_page: page,
+            slots: vec![200 + tokens[page as usize] as i32].into(),
+        });
         values.push(("state".to_owned(), runs.collect()));
     }
     tree.insert(root.handle, tokens, values, false).expect("good values");
@@ -185,6 +186,31 @@ fn the_policy_orders_and_ties_fall_to_the_older_use() {
     tree.release(used_again.handle).expect("a lease that is out");
     let order: Vec<i32> = (0..3).flat_map(|_| tree.evict(0, 1).slots.remove(0)).collect();
     assert_eq!(order, [102, 103, 101]);
+}
+
+#[test]
+fn a_state_is_dropped_unless_somebody_needs_it() {
+    let mut tree = tree(&[FULL, STATE]);
+    add(&mut tree, &[1, 2, 3, 4, 5, 6], &[0, 1, 2, 3, 5]);
+    add(&mut tree, &[1, 7], &[]);
+    let out = lease(&mut tree, &[1, 2, 3, 4, 5, 6]);
+    let other = lease(&mut tree, &[1, 2]);
+    for kept in [1, 2, 5, 6] {
+        // paths part, leased, not held, the lease's own
+        let freed = tree.drop_state(out.handle, 1, kept).expect("a boundary of its path");
+        assert!(freed.slots.iter().all(Vec::is_empty), "{kept}");
+    }
+    assert_eq!(tree.drop_state(out.handle, 1, 3).expect("nobody needs it").slots[1], [203]);
+    tree.check().expect("no contradiction");
+    tree.release(other.handle).expect("a lease that is out");
+    assert_eq!(tree.drop_state(out.handle, 1, 2).expect("nobody needs it any more").slots[1], [202]);
+    assert_eq!(tree.match_(&space(), &[1, 2, 3], None).boundary_tokens, 1);
+    for (component, boundary) in [(0, 2), (1, 0), (1, -1), (1, 7), (1, i64::MAX)] {
+        assert!(matches!(tree.drop_state(out.handle, component, boundary), Err(Error::Config { .. })));
+    }
+    tree.release(out.handle).expect("a lease that is out");
+    assert!(matches!(tree.drop_state(out.handle, 1, 4), Err(Error::StaleHandle { .. })));
+    tree.check().expect("no contradiction");
 }
 
 #[test]

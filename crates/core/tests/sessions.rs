@@ -22,7 +22,7 @@ fn space(salt: &str) -> Namespace {
 fn grow(tree: &mut Tree, space: &Namespace, tokens: &[u32]) -> Lease {
     let root = tree.lease(space, 0, Handle::NONE).expect("the empty prefix");
     let slots: Vec<i32> = tokens.iter().map(|&token| 100 + token as i32).collect();
-    let run = vec![GivenRun { first_page: 0, slots }];
+    let run = vec![GivenRun { first_page: 0, slots: slots.into() }];
     let values = vec![("full".to_owned(), run.clone()), ("swa".to_owned(), run)];
     tree.insert(root.handle, tokens, values, true).expect("good values").lease.expect("it moved")
 }

@@ -1,9 +1,32 @@
 //! Arguments from Python: namespaces, handles, the values of an insertion.
 
+use std::sync::Arc;
+
 use graftline_core::{GivenRun, Handle, KnownPath, Namespace};
+use parking_lot::Mutex;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::PyDict;
+
+/// The namespace given last: most callers give the same object again and again, and it never changes.
+#[derive(Default)]
+pub(crate) struct LastNamespace(Mutex<Option<(Py<PyAny>, Arc<Namespace>)>>);
+
+impl LastNamespace {
+    /// `namespace`, read once as long as the same object is given.
+    pub(crate) fn read(&self, from: &Bound<'_, PyAny>) -> PyResult<Arc<Namespace>> {
+        if let Some((object, namespace)) = &*self.0.lock()
+            && object.is(from)
+        {
+            return Ok(Arc::clone(namespace));
+        }
+        let read = Arc::new(namespace(from)?);
+        let before = self.0.lock().replace((from.clone().unbind(), Arc::clone(&read)));
+        drop(before); // with the lock given back: it may be the end of a Python object
+        Ok(read)
+    }
+}
 
 /// A `graftline.key.Namespace`.
 pub(crate) fn namespace(from: &Bound<'_, PyAny>) -> PyResult<Namespace> {
@@ -20,6 +43,14 @@ pub(crate) fn namespace(from: &Bound<'_, PyAny>) -> PyResult<Namespace> {
 pub(crate) fn lease_handle(lease: &Bound<'_, PyAny>) -> PyResult<Handle> {
     let handle: u64 = lease.getattr(intern!(lease.py(), "handle"))?.extract()?;
     Ok(Handle::from_bits(handle))
+}
+
+/// Namespace of a match for a lease or a claim at a boundary: only the first one has to know it.
+pub(crate) fn match_namespace(found: &Bound<'_, PyAny>, is_at_start: bool) -> PyResult<Namespace> {
+    match is_at_start {
+        true => namespace(&found.getattr(intern!(found.py(), "namespace"))?),
+        false => Ok(Namespace::default()),
+    }
 }
 
 /// Boundary and node of a match.
@@ -39,13 +70,13 @@ pub(crate) fn known_path(found: &Bound<'_, PyAny>) -> PyResult<KnownPath> {
 }
 
 /// Values of an insertion: component name to runs of pages.
-pub(crate) fn values(given: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Vec<GivenRun>)>> {
+pub(crate) fn values(given: &Bound<'_, PyAny>) -> PyResult<Vec<(PyBackedStr, Vec<GivenRun>)>> {
     if let Ok(given) = given.cast::<PyDict>() {
         return given.iter().map(|(name, runs)| Ok((name.extract()?, runs_of(&runs)?))).collect();
     }
     let items = given.call_method0(intern!(given.py(), "items"))?;
     let pairs = items.try_iter()?.map(|item| {
-        let (name, runs): (String, Bound<'_, PyAny>) = item?.extract()?;
+        let (name, runs): (PyBackedStr, Bound<'_, PyAny>) = item?.extract()?;
         Ok((name, runs_of(&runs)?))
     });
     pairs.collect()

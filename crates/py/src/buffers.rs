@@ -37,14 +37,26 @@ impl Tokens {
     }
 }
 
-/// Slots of one run given to `insert`, as a copy.
-pub(crate) fn slots_of(slots: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
+/// Slots of one run given to `insert`, as a copy: the only one, which the tree keeps.
+pub(crate) fn slots_of(slots: &Bound<'_, PyAny>) -> PyResult<Run<i32>> {
     let py = slots.py();
     if let Ok(buffer) = PyBuffer::<i32>::get(slots) {
-        return buffer.to_vec(py);
+        return copied(py, &buffer);
     }
     let converted = slots.call_method1(intern!(py, "astype"), (int32(py)?,))?;
-    PyBuffer::<i32>::get(&converted)?.to_vec(py)
+    copied(py, &PyBuffer::<i32>::get(&converted)?)
+}
+
+fn copied(py: Python<'_>, buffer: &PyBuffer<i32>) -> PyResult<Run<i32>> {
+    if buffer.dimensions() == 1
+        && buffer.is_c_contiguous()
+        && let Some(pointer) = buffer.as_slice_ptr()
+    {
+        // SAFETY: the buffer is held, so its memory stays where it is; format, alignment and length were checked
+        // when it was taken. The interpreter is held too, so nobody of Python writes to it meanwhile.
+        return Ok(Run::from(unsafe { pointer.as_ref() }));
+    }
+    Ok(buffer.to_vec(py)?.into())
 }
 
 /// A new int32 array with the slots of runs, one after the other.
@@ -96,5 +108,9 @@ fn empty<'py>(py: Python<'py>, count: usize, dtype: &Bound<'py, PyAny>) -> PyRes
 
 fn int32(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static INT32: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    INT32.import(py, "numpy", "int32")
+    let made = INT32.get_or_try_init(py, || {
+        let numpy = py.import("numpy")?;
+        numpy.getattr("dtype")?.call1((numpy.getattr("int32")?,)).map(Bound::unbind)
+    });
+    made.map(|dtype| dtype.bind(py))
 }

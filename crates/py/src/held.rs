@@ -1,30 +1,43 @@
-//! Pages that a lease protects, gathered when they are asked for.
+//! Pages that a lease protects or an insertion was given, gathered when they are asked for.
 //!
 //! At page size 1 a lease of a long conversation holds as many slots as tokens. Not every owner of a lease
-//! reads them all, so a lease keeps shares of the tree's runs, which never change, and the array is made at
+//! reads them all, so a result keeps shares of the tree's runs, which never change, and the array is made at
 //! the first look.
 
-use graftline_core::HeldParts;
+use graftline_core::{HeldParts, Pieces};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyTuple};
 
 use crate::buffers::gathered;
-use crate::plan::held;
+use crate::plan::{held, tuple};
 
-/// A mapping of component names to `graftline.plan.Held`, in the order of the components.
+/// A mapping of component names to `graftline.plan.Held`, or to tuples of them, in the order of the components.
 #[pyclass(module = "graftline._core", frozen, mapping)]
 pub(crate) struct HeldMap {
     names: Py<PyTuple>,
-    parts: Vec<HeldParts>,
-    gathered: Vec<PyOnceLock<Py<PyAny>>>,
+    values: Vec<Value>,
+}
+
+/// What is told of one component, and the object that tells it, once it was asked for.
+struct Value {
+    pages: Pages,
+    made: PyOnceLock<Py<PyAny>>,
+}
+
+pub(crate) enum Pages {
+    /// One run.
+    Held(HeldParts),
+    /// Any number of them.
+    Runs(Pieces),
 }
 
 impl HeldMap {
-    pub(crate) fn new(names: Py<PyTuple>, parts: Vec<HeldParts>) -> Self {
-        let gathered = parts.iter().map(|_| PyOnceLock::new()).collect();
-        Self { names, parts, gathered }
+    /// `names` are as many as `pages`.
+    pub(crate) fn new(names: Py<PyTuple>, pages: impl Iterator<Item = Pages>) -> Self {
+        let values = pages.map(|pages| Value { pages, made: PyOnceLock::new() }).collect();
+        Self { names, values }
     }
 
     fn place(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
@@ -37,10 +50,12 @@ impl HeldMap {
     }
 
     fn at<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyAny>> {
-        let made = self.gathered[index].get_or_try_init(py, || {
-            let HeldParts { first_page, pages, parts } = &self.parts[index];
-            let slots = gathered(py, *pages as usize, parts)?;
-            held(py, *first_page, slots).map(Bound::unbind)
+        let Value { pages, made } = &self.values[index];
+        let made = made.get_or_try_init(py, || match pages {
+            Pages::Held(HeldParts { first_page, pages, parts }) => {
+                held(py, *first_page, gathered(py, *pages as usize, parts)?).map(Bound::unbind)
+            }
+            Pages::Runs(runs) => Ok(tuple(py, runs)?.into_any().unbind()),
         })?;
         Ok(made.bind(py).clone())
     }
@@ -69,7 +84,7 @@ impl HeldMap {
     }
 
     fn __len__(&self) -> usize {
-        self.parts.len()
+        self.values.len()
     }
 
     fn __contains__(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -85,19 +100,19 @@ impl HeldMap {
     }
 
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let all: PyResult<Vec<_>> = (0..self.parts.len()).map(|index| self.at(py, index)).collect();
+        let all: PyResult<Vec<_>> = (0..self.values.len()).map(|index| self.at(py, index)).collect();
         PyTuple::new(py, all?)
     }
 
     fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let names = self.names.bind(py);
         let pair = |index| Ok((names.get_item(index)?, self.at(py, index)?));
-        let all: PyResult<Vec<_>> = (0..self.parts.len()).map(pair).collect();
+        let all: PyResult<Vec<_>> = (0..self.values.len()).map(pair).collect();
         PyTuple::new(py, all?)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let pairs: PyResult<Vec<String>> = (0..self.parts.len())
+        let pairs: PyResult<Vec<String>> = (0..self.values.len())
             .map(|index| {
                 let (name, held) = (self.names.bind(py).get_item(index)?, self.at(py, index)?);
                 Ok(format!("{}: {}", name.repr()?, held.repr()?))

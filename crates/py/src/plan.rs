@@ -8,9 +8,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
-use crate::buffers::{array, token_array};
+use crate::buffers::{array, gathered, token_array};
 use crate::frozen::Frozen;
-use crate::held::HeldMap;
+use crate::held::{HeldMap, Pages};
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
@@ -64,7 +64,7 @@ impl<'py> Names<'_, 'py> {
 
     pub(crate) fn lease(&self, lease: core::Lease) -> Object<'py> {
         let py = self.0.py();
-        let held = HeldMap::new(self.0.clone().unbind(), lease.held);
+        let held = HeldMap::new(self.0.clone().unbind(), lease.held.into_iter().map(Pages::Held));
         make!(py, "Lease", lease.handle.to_bits(), lease.boundary_tokens, held)
     }
 
@@ -74,26 +74,33 @@ impl<'py> Names<'_, 'py> {
             Some(lease) => self.lease(lease)?,
             None => given.clone(),
         };
-        let (adopted, duplicates) = (self.pieces(&done.adopted)?, self.pieces(&done.duplicates)?);
+        let (adopted, duplicates) = (self.pieces(done.adopted)?, self.pieces(done.duplicates)?);
         make!(self.0.py(), "Insertion", done.boundary_tokens, done.new_pages, adopted, duplicates, lease)
     }
 
     /// Pages by the component's name, components without any left out.
-    fn pieces(&self, pieces: &[Vec<core::Piece>]) -> PyResult<Bound<'py, PyDict>> {
+    fn pieces(&self, mut pieces: Vec<core::Pieces>) -> Object<'py> {
         let py = self.0.py();
-        let named = PyDict::new(py);
-        for (component, runs) in pieces.iter().enumerate().filter(|(_, runs)| !runs.is_empty()) {
-            named.set_item(self.at(component)?, tuple(py, runs)?)?;
+        let named = pieces.iter().enumerate().filter(|(_, runs)| !runs.is_empty());
+        let named: PyResult<Vec<_>> = named.map(|(component, _)| self.at(component)).collect();
+        let named = named?;
+        if named.is_empty() {
+            return any(py, PyDict::new(py));
         }
-        Ok(named)
+        pieces.retain(|runs| !runs.is_empty());
+        let names = if named.len() == self.0.len() { self.0.clone() } else { PyTuple::new(py, named)? };
+        any(py, HeldMap::new(names.unbind(), pieces.into_iter().map(Pages::Runs)))
     }
 
     /// Pages by the component's name, every component.
-    pub(crate) fn holdings(&self, pieces: &[Vec<core::Piece>]) -> PyResult<Bound<'py, PyDict>> {
+    pub(crate) fn holdings(&self, runs: &[Vec<core::HeldParts>]) -> PyResult<Bound<'py, PyDict>> {
         let py = self.0.py();
         let named = PyDict::new(py);
-        for (component, runs) in pieces.iter().enumerate() {
-            named.set_item(self.at(component)?, tuple(py, runs)?)?;
+        for (component, runs) in runs.iter().enumerate() {
+            let runs = runs
+                .iter()
+                .map(|run| held(py, run.first_page, gathered(py, run.pages as usize, &run.parts)?));
+            named.set_item(self.at(component)?, PyTuple::new(py, runs.collect::<PyResult<Vec<_>>>()?)?)?;
         }
         Ok(named)
     }
@@ -165,7 +172,8 @@ impl<'py> Names<'_, 'py> {
     }
 }
 
-fn tuple<'py>(py: Python<'py>, runs: &[core::Piece]) -> PyResult<Bound<'py, PyTuple>> {
+/// A tuple of `Held`.
+pub(crate) fn tuple<'py>(py: Python<'py>, runs: &[core::Piece]) -> PyResult<Bound<'py, PyTuple>> {
     let runs = runs.iter().map(|run| held(py, run.first_page, array(py, &run.slots)?));
     PyTuple::new(py, runs.collect::<PyResult<Vec<_>>>()?)
 }

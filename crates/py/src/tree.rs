@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::arguments;
+use crate::arguments::{self, LastNamespace};
 use crate::buffers::Tokens;
 use crate::errors::{config_error, raised};
 use crate::plan::Names;
@@ -24,6 +24,7 @@ const LONG_SLOTS: u64 = 1 << 10;
 pub(crate) struct Tree {
     tree: RwLock<core::Tree>,
     names: Py<PyTuple>,
+    last_namespace: LastNamespace,
 }
 
 impl Tree {
@@ -91,7 +92,8 @@ impl Tree {
         let settings =
             core::Settings { page_tokens, policy, record_events, tier, session_ttl_s, max_sessions };
         let tree = core::Tree::new(components?, settings);
-        Ok(Self { tree: RwLock::new(tree.map_err(|error| raised(py, &error))?), names })
+        let tree = RwLock::new(tree.map_err(|error| raised(py, &error))?);
+        Ok(Self { tree, names, last_namespace: LastNamespace::default() })
     }
 
     #[pyo3(name = "match", signature = (namespace, tokens, limit_tokens=None))]
@@ -111,15 +113,15 @@ impl Tree {
             }
         };
         let tokens = key.as_slice();
-        let wanted = arguments::namespace(namespace)?;
+        let wanted = self.last_namespace.read(namespace)?;
         let long = tokens.len() >= LONG_TOKENS;
         let found = self.read(py, long, |tree| tree.match_(&wanted, tokens, limit));
         self.names(py).found(namespace, &found)
     }
 
     fn lease<'py>(&self, py: Python<'py>, r#match: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let namespace = arguments::namespace(&r#match.getattr(pyo3::intern!(py, "namespace"))?)?;
         let (boundary_tokens, node) = arguments::match_place(r#match)?;
+        let namespace = arguments::match_namespace(r#match, boundary_tokens == 0)?;
         let lease = self.write(py, false, |tree| tree.lease(&namespace, boundary_tokens, node));
         self.names(py).lease(lease.map_err(|error| raised(py, &error))?)
     }
@@ -130,7 +132,7 @@ impl Tree {
         r#match: &Bound<'py, PyAny>,
         boundary_tokens: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let namespace = arguments::namespace(&r#match.getattr(pyo3::intern!(py, "namespace"))?)?;
+        let namespace = arguments::match_namespace(r#match, boundary_tokens == 0)?;
         let path = arguments::known_path(r#match)?;
         let lease = self.write(py, false, |tree| tree.claim(&namespace, path, boundary_tokens));
         self.names(py).lease(lease.map_err(|error| raised(py, &error))?)
@@ -194,7 +196,7 @@ impl Tree {
         let Ok(wanted) = u64::try_from(slots) else {
             return Err(config_error(py, &format!("cannot evict {slots} slots")));
         };
-        let namespace = namespace.map(arguments::namespace).transpose()?;
+        let namespace = namespace.map(|namespace| self.last_namespace.read(namespace)).transpose()?;
         let freed = self.write(py, wanted >= LONG_SLOTS, |tree| {
             let component = tree.component(component)?;
             Ok(match &namespace {
@@ -205,8 +207,23 @@ impl Tree {
         self.names(py).freed(&freed.map_err(|error| raised(py, &error))?)
     }
 
+    fn drop<'py>(
+        &self,
+        py: Python<'py>,
+        lease: &Bound<'py, PyAny>,
+        component: &str,
+        boundary_tokens: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let handle = arguments::lease_handle(lease)?;
+        let freed = self.write(py, false, |tree| {
+            let component = tree.component(component)?;
+            tree.drop_state(handle, component, boundary_tokens)
+        });
+        self.names(py).freed(&freed.map_err(|error| raised(py, &error))?)
+    }
+
     fn held_pages(&self, py: Python<'_>, component: &str, namespace: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let namespace = arguments::namespace(namespace)?;
+        let namespace = self.last_namespace.read(namespace)?;
         let held = |tree: &core::Tree| Ok(tree.held_pages(tree.component(component)?, &namespace));
         self.read(py, false, held).map_err(|error| raised(py, &error))
     }

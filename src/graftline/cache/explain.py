@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from graftline.cache.history import NEVER, History, Moment, Stretch, stretches
+from graftline.cache.shortfall import Shortfall
 from graftline.components import ComponentSpec
 from graftline.plan import Match, Tier
 
@@ -52,6 +53,7 @@ class Explanation:
         reason: why.
         components: in their order.
         is_complete: whether the history has forgotten nothing; if not, `never stored` may mean `long ago`.
+        shortfalls: what the tiers below had and was not brought up (rule H-9).
     """
 
     request: Moment
@@ -65,6 +67,7 @@ class Explanation:
     reason: str
     components: tuple[ComponentStory, ...]
     is_complete: bool
+    shortfalls: tuple[Shortfall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,15 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "reason": explanation.reason,
         "history_is_complete": explanation.is_complete,
         "components": [_component(story, page) for story in explanation.components],
+        "shortfalls": [
+            {
+                "tier": short.tier.name.lower(),
+                "reached_tokens": short.reached_tokens,
+                "lost_tokens": short.lost_tokens,
+                "reason": short.reason,
+            }
+            for short in explanation.shortfalls
+        ],
     }
 
 

@@ -6,11 +6,13 @@ from graftline.cache.arrival import Arrival
 from graftline.cache.level import release_all
 from graftline.cache.link import Copying, Link, pairs_of
 from graftline.cache.residency import Residency, joined, joint_boundary, needed, residency
+from graftline.cache.shortfall import NOT_IN_TIME, Reach
 from graftline.errors import CapacityError
 from graftline.key import Namespace, Tokens
 from graftline.plan import Lease, Tier
 from graftline.tiers import Ticket
 from graftline.tiers.worth import BreakEven
+from graftline.tree import TreeCore
 
 
 class Load:
@@ -23,15 +25,16 @@ class Load:
         boundary_tokens: what the device will be able to reuse.
         gained_tokens: how much more that is than without the load.
         done: whether the request may begin now.
+        failed: why nothing came; empty when all went well so far.
     """
 
-    def __init__(self, link: Link, arrival: Arrival, source: Lease, gained_tokens: int) -> None:
+    def __init__(self, link: Link, boundary_tokens: int, gained_tokens: int) -> None:
         self._link = link
-        self._arrival: Arrival | None = arrival
-        self._leases = [(link.host.core, source)]
+        self._arrival: Arrival | None = None
+        self._leases: list[tuple[TreeCore, Lease]] = []
         self._ticket: Ticket | None = None
         self._copying = Copying()
-        self.boundary_tokens = len(arrival.tokens)
+        self.boundary_tokens = boundary_tokens
         self.gained_tokens = gained_tokens
         self.done = False
         self.failed = ""
@@ -46,12 +49,37 @@ class Load:
         """Whether it still holds leases."""
         return bool(self._leases)
 
-    def start(self, source: Residency) -> bool:
-        """Queues the copy; False when the copy thread takes no more."""
-        assert self._arrival is not None
-        job, self._copying = self._link.up(pairs_of(self._arrival, source))
+    @property
+    def reach(self) -> Reach:
+        """How deep the host reaches, for the request's report."""
+        return Reach(Tier.HOST, self.boundary_tokens, self.failed if self.done else NOT_IN_TIME)
+
+    def start(self, namespace: Namespace, tokens: Tokens, in_host: Residency) -> None:
+        """Takes places on the device and queues the copy; gives up when there is no room for either.
+
+        Args:
+            tokens: whole pages up to the boundary.
+            in_host: what the host holds of them.
+        """
+        self._leases.append((self._link.host.core, protect(self._link, in_host, self.boundary_tokens)))
+        try:
+            self._arrival = arrival = Arrival(self._link.device, namespace, tokens)
+        except CapacityError:
+            self.give_up("no room")
+            return
+        job, self._copying = self._link.up(pairs_of(arrival, in_host))
         self._ticket = self._link.thread.submit(job)
-        return self._ticket is not None
+        if self._ticket is None:
+            self.give_up("queue full")
+
+    def give_up(self, reason: str) -> None:
+        """Nothing comes; the reason is counted."""
+        self.done, self.failed = True, reason
+        self._link.flow.drop(Tier.HOST, Tier.DEVICE, reason)
+        arrival, self._arrival = self._arrival, None
+        if arrival is not None:
+            arrival.abort()
+        release_all(self._leases)
 
     def wait(self) -> None:
         """Waits for the copy and ends the load."""
@@ -63,30 +91,26 @@ class Load:
         """Ends the load when the copy is done: what came is the device's, protected until `release`."""
         if self.done or self._ticket is None or not self._ticket.done:
             return
+        if self._ticket.error is not None:
+            self.give_up("copy failed")
+            return
         self.done = True
         arrival, self._arrival = self._arrival, None
         assert arrival is not None
-        if self._ticket.error is None:
-            self._link.count(arrival, Tier.HOST, self._copying)
-            self._leases.append((self._link.device.core, arrival.commit()))
-        else:
-            arrival.abort()
-            self.failed = "copy failed"
-            self._link.flow.drop(Tier.HOST, Tier.DEVICE, self.failed)
+        self._link.count(arrival, Tier.HOST, self._copying)
+        self._leases.append((self._link.device.core, arrival.commit()))
 
     def release(self) -> None:
         """Lets go of everything; waits for a copy that is on its way, as its places cannot be given away."""
         if not self.done:
             self.wait()
-        if self._arrival is not None:  # it was never started
-            self._arrival.abort()
-            self._arrival = None
-            self.done = True
         release_all(self._leases)
 
 
 def begin_load(link: Link, namespace: Namespace, tokens: Tokens, worth: BreakEven) -> Load | None:
-    """Starts to bring up what `tokens` can reuse; None when that is nothing, or not worth it.
+    """Starts to bring up what `tokens` can reuse; None when that is nothing.
+
+    A load that is given up at once is done, and `failed` says why.
 
     Args:
         tokens: whole pages that may be reused: at most all of the prompt but its last token (rule M-3).
@@ -100,21 +124,11 @@ def begin_load(link: Link, namespace: Namespace, tokens: Tokens, worth: BreakEve
     gained = boundary * page - on_device.match.boundary_tokens
     if gained <= 0:
         return None
-    if not worth.host_pays(gained, load_bytes(link, on_device, boundary)):
-        link.flow.drop(Tier.HOST, Tier.DEVICE, "not worth it")
-        return None
-    source = protect(link, in_host, boundary)
-    try:
-        arrival = Arrival(link.device, namespace, tokens[: boundary * page])
-    except CapacityError:
-        link.host.core.release(source)
-        link.flow.drop(Tier.HOST, Tier.DEVICE, "no room")
-        return None
-    load = Load(link, arrival, source, gained)
-    if not load.start(in_host):
-        load.release()
-        link.flow.drop(Tier.HOST, Tier.DEVICE, "queue full")
-        return None
+    load = Load(link, boundary * page, gained)
+    if worth.host_pays(gained, load_bytes(link, on_device, boundary)):
+        load.start(namespace, tokens[: boundary * page], in_host)
+    else:
+        load.give_up("not worth it")
     return load
 
 
@@ -128,9 +142,8 @@ def load_bytes(link: Link, on_device: Residency, boundary: int) -> int:
     return total
 
 
-def protect(link: Link, in_host: Residency, boundary: int) -> Lease:
-    """Protects what a boundary needs of the host; counts a use where the host alone accepts it."""
-    wanted = boundary * link.host.page_tokens
+def protect(link: Link, in_host: Residency, wanted: int) -> Lease:
+    """Protects what a boundary, in tokens, needs of the host; counts a use where it accepts that alone."""
     if in_host.match.boundary_tokens == wanted:
         return link.host.core.lease(in_host.match)
     return link.host.core.claim(in_host.match, min(wanted, in_host.match.path_tokens))

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from graftline.cache.backup import Backups, Kept, UseCounts
 from graftline.cache.flow import Flow
+from graftline.cache.gauge import Gauge
 from graftline.cache.level import Level
 from graftline.cache.link import Link
 from graftline.cache.load import Load, begin_load
@@ -100,6 +101,7 @@ class LowerTiers:
 
     Attributes:
         link: device and host.
+        worth: when loading pays.
         flow: what moved, and what did not.
     """
 
@@ -114,6 +116,7 @@ class LowerTiers:
         pools = {spec.name: host_pool(spec, rows[spec.name], config) for spec in specs}
         host = Level(Tier.HOST, make_core(specs, Tier.HOST), {s.name: s.slots for s in specs}, pools)
         self.config = config
+        self.worth = config.worth
         self.flow = Flow()
         self._copies = CopyThread("graftline-copies", on_done=config.wake)
         self.link = Link(device, host, rows, pools, self._copies, self.flow)
@@ -135,6 +138,11 @@ class LowerTiers:
     def pending(self) -> int:
         """Boundaries that wait to be copied down, or are being copied."""
         return self._backups.waiting + self._backups.running
+
+    @property
+    def unwritten(self) -> int:
+        """Boundaries that were kept and are not in the store yet; 0 without one."""
+        return 0 if self.shelf is None else self.pending + self.shelf.writing
 
     @property
     def busy(self) -> bool:
@@ -162,8 +170,8 @@ class LowerTiers:
 
     def load(self, namespace: Namespace, tokens: Tokens) -> Load | None:
         """Starts to bring up what a prompt can reuse; see `begin_load`."""
-        load = begin_load(self.link, namespace, tokens, self.config.worth)
-        if load is not None:
+        load = begin_load(self.link, namespace, tokens, self.worth)
+        if load is not None and not load.done:
             self._given.append(load)
         return load
 
@@ -177,9 +185,9 @@ class LowerTiers:
         if self.shelf is None:
             return None
         limit = limit_tokens // self.link.host.page_tokens
-        prefetch = Prefetch(self.link, self.shelf, namespace, tokens, limit, self.config.worth)
+        prefetch = Prefetch(self.link, self.shelf, namespace, tokens, limit, self.worth)
         if prefetch.done:
-            return None
+            return prefetch if prefetch.outcome else None
         self._given.append(prefetch)
         return prefetch
 
@@ -187,6 +195,13 @@ class LowerTiers:
         """Begins to use a store, in place of the one before."""
         self.detach()
         self.shelf = Shelf(self.link, store, self.config.wake)
+        self._gauge = Gauge(self.shelf)
+
+    def measure_store(self) -> None:
+        """The stores are others now: their speed is measured when they answer."""
+        if self.shelf is not None:
+            self._gauge = Gauge(self.shelf)
+            self.worth = self.worth.with_store(None)
 
     def detach(self) -> None:
         """Lets go of the store and closes it: reads that wait are given up, running ones are waited for."""
@@ -203,6 +218,7 @@ class LowerTiers:
         self._step_given()
         if self.shelf is not None:
             self.shelf.pump()
+            self.worth = self._gauge.step(self.worth)
 
     def await_backups(self) -> bool:
         """Waits for the copies down that are on their way; whether there were any."""
@@ -210,9 +226,13 @@ class LowerTiers:
         self._backups.flush(0)
         return running > 0
 
+    def copy_down(self) -> None:
+        """Copies to the host everything that waits, and waits for it; to the store it goes on by itself."""
+        self._backups.flush()
+
     def flush(self) -> None:
         """Copies down everything that waits, to the store too, and waits for it."""
-        self._backups.flush()
+        self.copy_down()
         if self.shelf is not None:
             self.shelf.wait()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from graftline.cache.backup import Kept
 from graftline.cache.history import Moment
+from graftline.cache.inference import Inferred
 from graftline.cache.sessions import OpenSession
+from graftline.cache.shortfall import Reach, Shortfall, shortfalls
 from graftline.cache.watch import Forgotten
 from graftline.key import Namespace, Tokens
 from graftline.plan import Lease, Match
@@ -22,16 +25,35 @@ class News:
         cache: the request's.
         moment: names the request.
         namespace: of its values.
-        session: who will come back; None for nobody in particular.
+        session: who will come back; None where nobody is told.
+        below: what the tiers below the device were asked for.
     """
 
     def __init__(
-        self, cache: PrefixCache, moment: Moment, namespace: Namespace, session: OpenSession | None
+        self,
+        cache: PrefixCache,
+        moment: Moment,
+        namespace: Namespace,
+        session: OpenSession | None,
+        below: Sequence[Reach | None] = (),
     ) -> None:
         self._cache = cache
         self._moment = moment
         self._namespace = namespace
         self._session = session
+        self._inferred: Inferred | None = None
+        self._below = below
+
+    def begun(self, prompt: Tokens) -> None:
+        """The request is open; where nobody is told whose it is, it is found out (rule S-9)."""
+        if self._session is None and self._cache.inference is not None:
+            self._inferred = self._cache.inference.begin(self._namespace, prompt)
+            self._session = self._inferred.session
+
+    def shortfalls(self, prompt: Tokens, match: Match) -> tuple[Shortfall, ...]:
+        """What each tier below the device had of a prompt and the match has not (rule H-9)."""
+        page = self._cache.page_tokens
+        return shortfalls(self._below, match.boundary_tokens, (len(prompt) - 1) // page * page)
 
     def matched(self, prompt: Tokens, match: Match) -> Forgotten | None:
         """Explains a match while it can be known; what of the prompt was known once (rule C-11)."""
@@ -40,7 +62,14 @@ class News:
             return None
         self.happened()
         return watch.forgotten(
-            watch.explain(self._cache.device, self._namespace, prompt, match, self._moment)
+            watch.explain(
+                self._cache.device,
+                self._namespace,
+                prompt,
+                match,
+                self._moment,
+                self.shortfalls(prompt, match),
+            )
         )
 
     def happened(self) -> None:
@@ -53,7 +82,26 @@ class News:
             kept = Kept(self._namespace, tokens.copy(), self._moment.number, self._session)
             self._cache.lower.kept(kept)
 
-    def completed(self, lease: Lease) -> None:
-        """The session's next turn will begin at the lease's boundary (rule S-3)."""
-        if self._session is not None:
-            self._session.register(self._cache.device, lease)
+    def completed(self, lease: Lease, path: Tokens, prompt_tokens: int, own: Sequence[int]) -> None:
+        """The session's next turn will begin at the lease's boundary (rule S-3).
+
+        Args:
+            path: prompt and answer, computed or not.
+            own: boundaries that the request kept for its session alone (rule C-13).
+        """
+        inferred, self._inferred = self._inferred, None
+        name = self._session.name if self._session is not None else ""
+        if inferred is not None and self._cache.inference is not None:
+            name = inferred.name
+            self._cache.inference.finish(inferred, self._namespace, path, prompt_tokens)
+        is_closed = self._session is not None and not self._session.register(self._cache.device, lease)
+        if name and not is_closed:
+            newest = self._cache.placement.newest
+            self._cache.lines.thin(name, self._namespace, lease, path[: lease.boundary_tokens], own, newest)
+
+    def ended(self) -> None:
+        """The request is over, completed or not."""
+        if self._inferred is not None and self._cache.inference is not None:
+            self._cache.inference.abandon(self._inferred)
+            self._inferred = None
+        self.happened()

@@ -27,6 +27,8 @@ class Placement:
         branch: where the prompt leaves a known path.
         marks: the last page boundary before each mark of the caller.
         grid_tokens: each multiple of so many tokens inside the prompt, rounded to pages; 0 for none.
+        newest: of the states that a session's requests kept for itself (`replay`, `end`, `answer`) only so
+            many stay, the deepest, when a request ends (rule C-13); 0 for all.
     """
 
     replay: bool = True
@@ -35,10 +37,28 @@ class Placement:
     branch: bool = True
     marks: bool = True
     grid_tokens: int = 0
+    newest: int = 0
 
     def __post_init__(self) -> None:
-        if self.grid_tokens < 0:
-            raise ConfigError(f"grid_tokens is {self.grid_tokens}, it must not be negative")
+        for name in ("grid_tokens", "newest"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}, it must not be negative")
+
+    def plan(
+        self,
+        page_tokens: int,
+        prompt_tokens: int,
+        reused_tokens: int,
+        branch_tokens: int,
+        marks: Sequence[int],
+    ) -> tuple[tuple[int, ...], int, set[int]]:
+        """`stops`, `held_back` and `for_others` of one request."""
+        place = page_tokens, prompt_tokens
+        return (
+            self.stops(*place, reused_tokens, branch_tokens, marks),
+            self.held_back(*place, branch_tokens, marks),
+            self.for_others(*place, branch_tokens, marks),
+        )
 
     def stops(
         self,
@@ -61,6 +81,13 @@ class Placement:
         one behind it takes its place or the request ends. 0 for none."""
         whole = prompt_tokens // page_tokens * page_tokens
         return 0 if whole in self._kept(page_tokens, prompt_tokens, branch_tokens, marks) else whole
+
+    def for_others(
+        self, page_tokens: int, prompt_tokens: int, branch_tokens: int, marks: Sequence[int]
+    ) -> set[int]:
+        """Boundaries that are not the session's alone: branch point, marks and grid; rule C-13."""
+        shared = replace(self, replay=False, end=False, answer=False)
+        return shared._kept(page_tokens, prompt_tokens, branch_tokens, marks)
 
     def _kept(
         self, page_tokens: int, prompt_tokens: int, branch_tokens: int, marks: Sequence[int]
@@ -88,7 +115,9 @@ EVERYWHERE = Placement()
 
 
 def parse_placement(text: str) -> Placement:
-    """Reads kinds separated by commas: `replay,end,answer,branch,marks,grid:1024`; no others are kept.
+    """Reads kinds separated by commas: `replay,end,answer,branch,marks,grid:1024,newest:2`.
+
+    No other kinds are kept.
 
     Raises:
         ConfigError: it reads otherwise.
@@ -98,11 +127,13 @@ def parse_placement(text: str) -> Placement:
         kind, colon, number = part.partition(":")
         if kind == "grid" and number.isdecimal() and int(number) > 0:
             found = replace(found, grid_tokens=int(number))
+        elif kind == "newest" and number.isdecimal() and int(number) > 0:
+            found = replace(found, newest=int(number))
         elif kind in KINDS and not colon:
             found = replace(found, **{kind: True})
         else:
             raise ConfigError(
                 f"placement '{text}': '{part}' is no kind of boundary",
-                hint=f"{', '.join(KINDS)} and grid:TOKENS, separated by commas",
+                hint=f"{', '.join(KINDS)}, grid:TOKENS and newest:COUNT, separated by commas",
             )
     return found

@@ -19,6 +19,7 @@ from graftline.cache.level import release_all
 from graftline.cache.link import Link
 from graftline.cache.residency import Bitmap, Residency, joined, joint_boundary, residency
 from graftline.cache.shelf import Shelf
+from graftline.cache.shortfall import NOT_IN_TIME, TOO_MANY_KEYS, Reach, worst_fault
 from graftline.errors import CapacityError
 from graftline.key import Namespace, Tokens
 from graftline.plan import Lease, Slots, Tier
@@ -47,7 +48,7 @@ class Prefetch:
 
     Attributes:
         fetched_tokens: how much deeper the tiers in memory reach than without it.
-        outcome: empty while it goes on and when all went well, else why not (more) was fetched.
+        outcome: empty while all goes well, else the first reason why not (more) was fetched.
         seconds: from the start to the end.
     """
 
@@ -65,7 +66,9 @@ class Prefetch:
         self._leases: list[tuple[TreeCore, Lease]] = []
         self._sources: list[tuple[TreeCore, Lease]] = []
         self._rounds = 0
-        self._given_up = False
+        self._given_up = self._late = False
+        self._found: int | None = None
+        self._faults: set[str] = set()
         self.phase = Phase.LOOKING_UP
         self.fetched_tokens = 0
         self.outcome = ""
@@ -100,14 +103,26 @@ class Prefetch:
         if self.done or self._ticket is None or not self._ticket.done:
             return
         if self._ticket.error is not None:
-            self._drop(getattr(self._ticket.error, "reason", "failed"))
+            self._drop(getattr(self._ticket.error, "told", "failed"))
         elif self.phase is Phase.LOOKING_UP:
             self._begin_fetch()
         else:
             self._end_fetch()
 
+    @property
+    def reach(self) -> Reach | None:
+        """How deep the store reaches, for the request's report; None when no deeper than without it."""
+        reason = NOT_IN_TIME if self._late or not self.done else self.outcome
+        if self._found is not None:  # the search has ended
+            unsure = worst_fault(self._faults)
+            if self._found > self._floor and (reason or not unsure):
+                return Reach(Tier.STORE, self._found * self._link.host.page_tokens, reason)
+            reason = unsure
+        return Reach(Tier.STORE, None, reason) if reason else None
+
     def release(self) -> None:
         """The request has begun, or does not wait any more. What comes later stays in the host."""
+        self._late |= not (self.done or self._given_up)
         self._given_up = True
         if self.done:
             release_all(self._leases)
@@ -138,7 +153,9 @@ class Prefetch:
                 Bounds(self._floor, self._limit, keys_max=self._shelf.keys_max),
             )
             while keys := lookup.ask():
-                lookup.answer(self._shelf.exists(keys))
+                lookup.answer(self._shelf.exists(keys, self._faults))
+            if lookup.gave_up:
+                self._faults.add(TOO_MANY_KEYS)
             self._lookup = lookup
 
         return search
@@ -148,8 +165,9 @@ class Prefetch:
         lookup, page = self._lookup, self._link.host.page_tokens
         assert lookup is not None
         boundary = lookup.boundary_pages()
+        self._found = boundary if self._found is None else self._found
         if boundary <= self._floor or self._given_up or self._rounds == ROUNDS_MAX:
-            self._end(self.outcome)
+            self._finish()
             return
         self._rounds += 1
         reads = lookup.reads(boundary)
@@ -181,25 +199,26 @@ class Prefetch:
         self._arrival = None
         for read in fetch.failed:
             lookup.forget(read)
-        depth = arrival.boundary
+        depth, lacking = arrival.boundary, ""
         for name, came in fetch.came.items():
             failed = arrival.missing(name) & ~came
             if failed.any():
                 arrival.drop(name, failed)
                 if self._closed(name):
                     depth = min(depth, int(np.flatnonzero(failed)[0]))
-                self.outcome = fetch.fault or "objects missing"
+                lacking = fetch.fault or fetch.lacking
+        self.outcome = self.outcome or lacking
         fetch.book()
-        lease = arrival.commit(depth if self._any_closed() or not self.outcome else arrival.start)
+        lease = arrival.commit(depth if self._any_closed() or not lacking else arrival.start)
         self._leases.append((self._link.host.core, lease))
         release_all(self._sources)
         if fetch.fault:
             self._drop(fetch.fault)
-        elif self.outcome and not self._given_up:
+        elif lacking and not self._given_up:
             self.phase = Phase.LOOKING_UP
             self._begin_fetch()
         else:
-            self._end(self.outcome)
+            self._finish()
 
     def _closed(self, name: str) -> bool:
         return any(spec.name == name and spec.rule.prefix_closed for spec in self._link.host.components)
@@ -207,9 +226,19 @@ class Prefetch:
     def _any_closed(self) -> bool:
         return any(spec.rule.prefix_closed for spec in self._link.host.components)
 
+    def _finish(self) -> None:
+        """Nothing more is tried."""
+        if self._found is not None and self._found < self._limit:  # a fault may have hidden more
+            for fault in self._faults:
+                self._link.flow.drop(Tier.STORE, Tier.HOST, fault)
+        if self.outcome:
+            self._drop(self.outcome)
+        else:
+            self._end("")
+
     def _drop(self, reason: str) -> None:
         self._link.flow.drop(Tier.STORE, Tier.HOST, reason)
-        self._end(reason)
+        self._end(self.outcome or reason)
 
     def _end(self, outcome: str) -> None:
         if self._arrival is not None:
@@ -233,6 +262,7 @@ class Fetch:
         came: component name to the pages whose places are filled; bool, shape (boundary,).
         failed: reads whose object was missing or wrong.
         fault: why the store could not be read to the end; empty when it could.
+        lacking: why the last of the failed reads failed.
     """
 
     def __init__(
@@ -252,6 +282,7 @@ class Fetch:
         self.came: dict[str, Bitmap] = {name: np.zeros(arrival.boundary, np.bool_) for name in arrival.places}
         self.failed: list[ObjectRead] = []
         self.fault = ""
+        self.lacking = "objects missing"
         self._object_bytes: dict[str, int] = {}
         self._from_device: dict[str, int] = {}
         self._seconds = 0.0
@@ -269,15 +300,18 @@ class Fetch:
         try:
             self._read()
         except StoreError as error:
-            self.fault = error.reason
+            self.fault = error.told
         self._seconds = time.perf_counter() - started
 
     def _read(self) -> None:
         self.failed = list(self._reads)
         gots: list[ObjectGot] = []
-        for one in read_objects(self._shelf.chain, self._shelf.components, self._reads):
+        faults: set[str] = set()
+        chain, components = self._shelf.chain, self._shelf.components
+        for one in read_objects(chain, components, self._reads, faults=faults):
             if one.rows is None:
                 self._shelf.known.forget([one.read.key])
+                self.lacking = worst_fault(faults, "bad objects" if one.bad else "objects missing")
                 continue
             self.failed.remove(one.read)
             gots.append(one)

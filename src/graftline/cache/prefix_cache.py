@@ -8,6 +8,7 @@ from copy import deepcopy
 
 from graftline.cache.cores import make_core
 from graftline.cache.history import Moment
+from graftline.cache.inference import Inference
 from graftline.cache.level import Level, PoolUse
 from graftline.cache.load import Load
 from graftline.cache.lower import HostConfig, LowerTiers
@@ -17,7 +18,9 @@ from graftline.cache.prefetch import Prefetch
 from graftline.cache.request import CachedRequest
 from graftline.cache.sessions import OpenSession, Session, SessionLimits
 from graftline.cache.shelf import StoreConfig
+from graftline.cache.shortfall import Reach
 from graftline.cache.slots import SlotLedger
+from graftline.cache.thinning import Lines
 from graftline.cache.watch import Watch
 from graftline.components import ComponentSpec
 from graftline.errors import CapacityError, ConfigError
@@ -39,7 +42,11 @@ class PrefixCache:
         placement: which boundaries get windows and checkpoints (rule C-5); set it before the first request.
         namespace_share: most of each device pool that values of one namespace may keep (rule C-12); what
             running requests hold is never cut.
+        cut_tokens: prompts are cut at multiples of so many tokens by whoever computes them; 0 for elsewhere
+            (rule C-14). Set it before the first request.
         watch: remembers what became of pages; None unless `start_watch` was called.
+        inference: finds sessions for requests that name none (rule S-9); None where that is off.
+        lines: which states sessions keep for themselves (rule C-13).
 
     Args:
         components: the model's components; the order is that of every report.
@@ -94,6 +101,11 @@ class PrefixCache:
         self.watch: Watch | None = None
         self.placement: Placement = EVERYWHERE
         self.namespace_share = 1.0
+        self.cut_tokens = 0
+        self.inference: Inference | None = None
+        if sessions.infer:
+            self.inference = Inference(self._levels, page_tokens, sessions)
+        self.lines = Lines(self.device, sessions.most)
         self.skipped_checkpoints = 0
         self.open_requests = 0
         self._requests = itertools.count(1)
@@ -129,8 +141,9 @@ class PrefixCache:
         namespace: Namespace | None = None,
         use_cache: bool = True,
         marks: Sequence[int] = (),
-        session: Session | None = None,
+        session: Session | OpenSession | None = None,
         label: str = "",
+        below: Sequence[Reach | None] = (),
     ) -> CachedRequest:
         """Starts a request: finds and protects the longest reusable prefix of its prompt.
 
@@ -142,8 +155,11 @@ class PrefixCache:
             use_cache: False reuses nothing and keeps nothing.
             marks: places in the prompt, in tokens, where others are expected to leave it, for example
                 the end of a system prompt; the last page boundary before each is kept (rule C-5).
-            session: who will come back; what the request leaves is registered to it when it finishes.
+            session: who will come back; what the request leaves is registered to it when it finishes. One of
+                `open_session` that was closed meanwhile stays closed (rule S-4).
+                Where nobody is told, the cache finds out by itself whose turn it is (rule S-9).
             label: names the request in explanations; its number by default.
+            below: `reach` of its load and prefetch, to be told what was not brought up (rule H-9).
 
         Raises:
             ConfigError: an empty prompt, bad token ids, or a mark outside the prompt.
@@ -155,11 +171,11 @@ class PrefixCache:
         for mark in marks:
             if not 0 <= mark <= len(key):
                 raise ConfigError(f"mark {mark} is outside the prompt of {len(key)} tokens")
-        opened = None if session is None else OpenSession(self._levels, session)
+        opened = self.open_session(session) if isinstance(session, Session) else session
         number = next(self._requests)
-        moment = Moment(label or str(number), number, session.name if session else "", self._now_s)
+        moment = Moment(label or str(number), number, opened.name if opened else "", self._now_s)
         namespace = namespace or Namespace()
-        news = News(self, moment, namespace, opened)
+        news = News(self, moment, namespace, opened, below)
         return CachedRequest(self, key, namespace, use_cache, marks, news)
 
     def start_watch(self, watch: Watch) -> None:
@@ -183,11 +199,19 @@ class PrefixCache:
         """Tells the time, which never goes back; closes idle sessions and returns their names (rule S-2)."""
         self._now_s = max(self._now_s, now_s)
         closed = [level.core.set_time(now_s) for level in self._levels]
+        self.lines.forget(closed[0])
+        if self.inference is not None:
+            self.inference.set_time(now_s)
         return closed[0]
+
+    def open_session(self, session: Session) -> OpenSession:
+        """Opens a session in every tier, or renews it; for requests that begin more than once."""
+        return OpenSession(self._levels, session)
 
     def close_session(self, name: str) -> bool:
         """Ends a session: it weighs nothing any more, in any tier. Whether it was open."""
         closed = [level.core.close_session(name) for level in self._levels]
+        self.lines.forget([name])
         return closed[0]
 
     def fork_session(self, source: str, target: str) -> None:
@@ -204,8 +228,8 @@ class PrefixCache:
     def load(self, tokens: TokensLike, *, namespace: Namespace | None = None) -> Load | None:
         """Starts to bring up what a prompt can reuse of the host tier, before `begin`.
 
-        None when there is nothing to bring up, when it would cost more than computing, or when there is no
-        room. The load is `done` after some `pump`; then `begin` the request and `release` the load.
+        None when there is nothing to bring up. The load is `done` after some `pump`, or at once when it was
+        given up, as `failed` tells; then `begin` the request and `release` the load.
         """
         if self.lower is None:
             return None
@@ -217,7 +241,8 @@ class PrefixCache:
         """Starts to fetch from the store what a prompt could reuse, when it is queued.
 
         None when there is no store, or the tiers in memory reach as deep as a prompt may reuse. It is `done`
-        after some `pump`; `release` it when the request has begun or does not wait any more.
+        after some `pump`, or at once when no more can be queued; `release` it when the request has begun
+        or does not wait any more.
         """
         if self.lower is None:
             return None

@@ -42,6 +42,7 @@ class CachedRequest:
         prompt_tokens: tokens that it began with.
         match: what was found, and why not more.
         forgotten: what was known once and has left the tree, when the cache is watched (rule C-11).
+        shortfalls: what the tiers below reach and the device does not, with the reasons (rule H-9).
         reused_tokens: tokens that need not be computed.
         computed_tokens: tokens whose values are in the request's pages and live states.
     """
@@ -70,16 +71,23 @@ class CachedRequest:
         self._kept: dict[str, Slots] = {}
         self._kept_boundary = 0
         self._leaving: dict[str, Slots] = {}
+        self._own: list[int] = []
         limit = len(prompt) - 1 if use_cache else 0
         self.match: Match = cache.core.match(namespace, prompt, limit)
         self.forgotten = news.matched(prompt, self.match) if use_cache else None
+        self.shortfalls = news.shortfalls(prompt, self.match) if use_cache else ()
         self._lease = cache.core.lease(self.match)
         self.reused_tokens = self._lease.boundary_tokens
         self.computed_tokens = self.reused_tokens
-        self._stops = self._plan_stops(len(prompt), marks)
+        branch = self.match.branch_tokens
+        plan = cache.placement.plan(self._page, len(prompt), self.reused_tokens, branch, marks)
+        self._stops, self._held_back, self._for_others = plan
+        self._pauses = self._stops if self._must_pause(marks) else ()
         cache.open_requests += 1
         self._open = True
         try:
+            if use_cache:
+                news.begun(prompt)
             self._restore()
         except BaseException:
             self.abort()
@@ -104,7 +112,7 @@ class CachedRequest:
 
     def next_stop(self) -> int:
         """Where the prompt's computation must pause next, in tokens; the prompt's end at the latest."""
-        return next((stop for stop in self._stops if stop > self.computed_tokens), self._count)
+        return next((stop for stop in self._pauses if stop > self.computed_tokens), self._count)
 
     @property
     def open(self) -> bool:
@@ -136,6 +144,8 @@ class CachedRequest:
                 f" {self.computed_tokens} and at most {self.prompt_tokens}"
             )
         self._stops = tuple(sorted({*self._stops, boundary_tokens}))
+        self._pauses = tuple(sorted({*self._pauses, boundary_tokens}))
+        self._for_others.add(boundary_tokens)
 
     def share(self, boundary_tokens: int) -> None:
         """Puts what is computed before a page boundary into the tree at once, for others to read (rule X-7).
@@ -177,13 +187,9 @@ class CachedRequest:
             )
         if to_tokens > self.next_stop():
             raise ConfigError(f"token {to_tokens} is past the stop at {self.next_stop()}")
-        self.computed_tokens = to_tokens
-        if to_tokens % self._page == 0 and self.use_cache:
-            if to_tokens in self._stops and to_tokens != self._held_back:
-                self._copy_states()
-                self._keep(to_tokens)
-            elif self._cache.placement.answer and to_tokens >= (self._held_back or self.prompt_tokens):
-                self._keep_states(to_tokens)
+        before, self.computed_tokens = self.computed_tokens, to_tokens
+        if self.use_cache:
+            self._keep_due(before, to_tokens)
         self._leave_behind()
         self._news.happened()
 
@@ -197,7 +203,7 @@ class CachedRequest:
                     self._leaving, self._kept = self._kept, {}
                 self._keep(boundary)
             if self.use_cache:
-                self._news.completed(self._lease)
+                self._news.completed(self._lease, self.tokens, self.prompt_tokens, self._own)
         finally:
             self.abort()
 
@@ -214,7 +220,7 @@ class CachedRequest:
                 self._cache.ledgers[name].give_back(slots)
             states.clear()
         self._cache.core.release(self._lease)
-        self._news.happened()
+        self._news.ended()
 
     def __enter__(self) -> CachedRequest:
         return self
@@ -230,12 +236,6 @@ class CachedRequest:
         if not self._open:
             raise RequestEndedError("the request has ended", hint="begin a new one")
 
-    def _plan_stops(self, prompt_tokens: int, marks: Sequence[int]) -> tuple[int, ...]:
-        """Boundaries at which the prompt's computation pauses (rule C-5), ascending; may be empty."""
-        placement, page, branch = self._cache.placement, self._page, self.match.branch_tokens
-        self._held_back = placement.held_back(page, prompt_tokens, branch, marks)
-        return placement.stops(page, prompt_tokens, self.reused_tokens, branch, marks)
-
     def _restore(self) -> None:
         """Takes over the leased pages and copies the leased states (rule C-3)."""
         for spec in self._paged:
@@ -248,27 +248,34 @@ class CachedRequest:
                 self._cache.pools[spec.name].copy(int(held.slots[-1]), self.live_slot(spec.name))
         self._cache.core.release_components(self._lease, [spec.name for spec in self._stateful])
 
-    def _copy_states(self) -> None:
-        """Copies the live states to slots that leave for the tree, less those that get no slot (rule C-8)."""
-        for spec in self._stateful:
-            try:
-                self._leaving[spec.name] = self._cache.allocate(spec.name, 1, self.namespace)
-            except CapacityError:
-                self._cache.skipped_checkpoints += 1
-                continue
-            self._cache.pools[spec.name].copy(self.live_slot(spec.name), int(self._leaving[spec.name][0]))
+    def _must_pause(self, marks: Sequence[int]) -> bool:
+        """Whether the stops are pauses: for the states there, or for the bits of the logits (rule C-14)."""
+        grid, start = self._cache.cut_tokens, self.reused_tokens
+        if self._stateful or not grid:
+            return True
+        return start % grid == 0 or start in {mark // self._page * self._page for mark in marks}
 
-    def _keep_states(self, boundary: int) -> None:
-        """Keeps the states of a page boundary inside the generated text, in place of the ones before."""
+    def _keep_due(self, before: int, after: int) -> None:
+        """Keeps what is due at the boundaries that were reached; live states are those of the last one."""
+        due = [stop for stop in self._stops if before < stop <= after and stop != self._held_back]
+        for stop in due:
+            self._copy_states(self._leaving)
+            self._keep(stop)
+        answers = self._cache.placement.answer and after >= (self._held_back or self.prompt_tokens)
+        if answers and after % self._page == 0 and after not in due:
+            self._copy_states(self._kept)
+            self._kept_boundary = after
+
+    def _copy_states(self, into: dict[str, Slots]) -> None:
+        """Copies the live states, in place of what was there, less those that get no slot (rule C-8)."""
         for spec in self._stateful:
-            if spec.name not in self._kept:
+            if spec.name not in into:
                 try:
-                    self._kept[spec.name] = self._cache.allocate(spec.name, 1, self.namespace)
+                    into[spec.name] = self._cache.allocate(spec.name, 1, self.namespace)
                 except CapacityError:
                     self._cache.skipped_checkpoints += 1
                     continue
-            self._cache.pools[spec.name].copy(self.live_slot(spec.name), int(self._kept[spec.name][0]))
-        self._kept_boundary = boundary
+            self._cache.pools[spec.name].copy(self.live_slot(spec.name), int(into[spec.name][0]))
 
     def _keep(self, boundary: int) -> None:
         """Puts everything up to `boundary` and the leaving states into the tree; moves the lease there."""
@@ -284,6 +291,8 @@ class CachedRequest:
             self._lease, self._tokens[start * self._page : boundary], values, move_lease=True
         )
         self._lease = done.lease
+        if boundary not in self._for_others and any(spec.name in done.adopted for spec in self._stateful):
+            self._own.append(boundary)
         self._hand_over(done.adopted)
         self._take_over(start, end)
         names = [spec.name for spec in self._stateful]

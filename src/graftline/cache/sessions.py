@@ -16,10 +16,13 @@ class SessionLimits:
     Attributes:
         ttl_s: a session idle for longer is closed.
         most: when one more is opened, the one idle longest is closed.
+        infer: whether requests that name no session get one that is inferred from their prompts (rule S-9);
+            at most half of all are of this kind.
     """
 
     ttl_s: float = 3600.0
     most: int = 100_000
+    infer: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class OpenSession:
     """
 
     def __init__(self, levels: Sequence[Level], session: Session) -> None:
+        self.name = session.name
         self._handles = [
             (
                 level,

@@ -122,6 +122,7 @@ class Shelf:
         chain: the stores.
         components: how each component lies in the store, in the order of the cache.
         reads: threads that look up and read.
+        answered: set when a store has answered; whoever waits for that takes it back.
     """
 
     def __init__(self, link: Link, config: StoreConfig, wake: Callable[[], None]) -> None:
@@ -130,6 +131,7 @@ class Shelf:
         self.reads = CopyThread("graftline-reads", depth=depth, threads=config.readers, on_done=wake)
         self._writes = CopyThread("graftline-writes", depth=depth, on_done=wake)
         self.keys_max = config.keys_max
+        self.answered = False
         self.known = Known()
         self._link = link
         self._running: list[Write] = []
@@ -173,9 +175,15 @@ class Shelf:
             return
         self._running.append(Write(source, ticket, written))
 
-    def exists(self, keys: Sequence[Key]) -> list[bool]:
-        """Asks the stores; what they have lost is not known any more, so that it is written again."""
-        there = self.chain.exists(keys)
+    def exists(self, keys: Sequence[Key], faults: set[str]) -> list[bool]:
+        """Asks the stores; what they have lost is not known any more, so that it is written again.
+
+        Args:
+            keys: of objects.
+            faults: gets the reasons of stores that did not answer, while another one did.
+        """
+        there = self.chain.exists(keys, faults=faults)
+        self.answered = True
         self.known.forget([key for key, is_there in zip(keys, there, strict=True) if not is_there])
         return there
 
@@ -196,6 +204,10 @@ class Shelf:
                 continue
             self._link.host.core.release(write.source)
             self._book(write)
+
+    def submit(self, job: Callable[[], None]) -> Ticket | None:
+        """Runs something else on the writing thread; None when its queue is full."""
+        return self._writes.submit(job)
 
     def stop(self) -> None:
         """Ends the threads: what waits is given up, what runs is waited for. The store stays open."""
@@ -238,6 +250,7 @@ class Shelf:
         if not unknown:
             return []
         there = self.chain.everywhere([one.key for one in unknown])
+        self.answered = True
         self.known.add([one.key for one, is_there in zip(unknown, there, strict=True) if is_there])
         return [one for one, is_there in zip(unknown, there, strict=True) if not is_there]
 

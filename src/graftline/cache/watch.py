@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graftline.cache.explain import Asked, Explanation, explain_match
 from graftline.cache.history import HELD, NEVER, History, Moment
 from graftline.cache.level import Level
+from graftline.cache.shortfall import Shortfall
 from graftline.errors import ConfigError
 from graftline.key import Namespace, Tokens, page_keys
 from graftline.plan import Event, Match
@@ -65,7 +66,13 @@ class Watch:
         return events
 
     def explain(
-        self, level: Level, namespace: Namespace, prompt: Tokens, match: Match, moment: Moment
+        self,
+        level: Level,
+        namespace: Namespace,
+        prompt: Tokens,
+        match: Match,
+        moment: Moment,
+        shortfalls: tuple[Shortfall, ...] = (),
     ) -> Explanation:
         """Explains a match; right after it, as the tree and the history change afterwards.
 
@@ -74,7 +81,9 @@ class Watch:
         page = level.page_tokens
         whole = prompt[: len(prompt) // page * page]
         asked = Asked(moment, len(prompt), list(page_keys(namespace.seed(), whole, page)))
-        explanation = explain_match(asked, match, level.components, page, self.history)
+        explanation = replace(
+            explain_match(asked, match, level.components, page, self.history), shortfalls=shortfalls
+        )
         self._explanations[moment.request] = explanation
         if len(self._explanations) > self._explanations_max:
             self._explanations.popitem(last=False)

@@ -163,6 +163,8 @@ def show(story: dict[str, Any]) -> None:
         data("refused: the pools can never hold it")
     if story["limited_by"]:
         data(f"limited by {story['limited_by']}: {story['reason']}")
+    for short in story.get("shortfalls", ()):
+        data(short_line(short))
     if not story["history_is_complete"]:
         data("older values are forgotten: 'never stored' may mean 'long ago'")
     rows = [row for component in story["components"] for row in rows_of(component)]
@@ -175,6 +177,16 @@ def show(story: dict[str, Any]) -> None:
             f" accept {component['without_tokens']:,}{pool}"
         )
     data("")
+
+
+def short_line(short: dict[str, Any]) -> str:
+    """What a tier below the device had and was not brought up, in words."""
+    if short["reached_tokens"] is None:
+        return f"the {short['tier']} may reach deeper: {short['reason']}"
+    return (
+        f"the {short['tier']} reached {short['reached_tokens']:,}, which cost {short['lost_tokens']:,} more:"
+        f" {short['reason']}"
+    )
 
 
 def rows_of(component: dict[str, Any]) -> list[tuple[str, ...]]:

@@ -109,7 +109,7 @@ class NetworkOptions:
     max_body: Size = 32 * 2**20
     """Largest request body, for example 32MiB."""
     drain_timeout: float = 30.0
-    """Seconds that running requests may take after the signal to stop."""
+    """Seconds that running requests may take after the signal to stop; a second signal ends them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +141,15 @@ class CacheOptions:
     eviction_policy: str = "lru"
     """Which values leave first: lru, lfu, slru, priority, session, session(lfu), cost."""
     checkpoints: str = "replay,end,answer,branch,marks"
-    """Boundaries that get windows and states: replay, end, answer, branch, marks, grid:TOKENS."""
+    """Boundaries with windows and states: replay, end, answer, branch, marks, grid:TOKENS; newest:COUNT."""
     tenant_share: float = 1.0
     """Most of each pool that the prompts of one cache_salt may keep."""
     session_ttl: float = 3600.0
     """Seconds after which an idle session is closed."""
     max_sessions: int = 100_000
     """Most sessions that are open; the one idle longest is closed first."""
+    infer_sessions: bool = True
+    """Whether requests without a session are taken for turns of the conversations that they go on with."""
     explain_pages: int = 50_000
     """Pages of each component whose fate is remembered after they left, for explanations; 0 for none."""
     core: Literal["auto", "python", "rust"] = "auto"
@@ -172,6 +174,8 @@ class TierOptions:
     """What a request does while a store brings up a part of its prompt."""
     prefetch_timeout: float = 2.0
     """Seconds that it waits under timeout."""
+    store_drain_timeout: float = 10.0
+    """Seconds that closing may wait for what is on its way to a store; a second signal ends the wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +235,7 @@ class ServeConfig:
             namespace_share=cache.tenant_share,
             session_ttl_s=cache.session_ttl,
             max_sessions=cache.max_sessions,
+            infer_sessions=cache.infer_sessions,
             explain_pages=cache.explain_pages,
             host_bytes=tiers.host_memory,
             host_ratio=tiers.host_ratio,
@@ -239,6 +244,7 @@ class ServeConfig:
             stores=tiers.store,
             prefetch_policy=tiers.prefetch_policy,
             prefetch_timeout_s=tiers.prefetch_timeout,
+            drain_s=tiers.store_drain_timeout,
             dtype=model.dtype,
             device=model.device,
             threads=model.threads,

@@ -55,10 +55,12 @@ class Cached:
     """Whether the clairvoyant optimum is found."""
     sessions: bool = True
     """Whether the cache is told which session a request belongs to, where the trace names it."""
+    infer_sessions: bool = True
+    """Whether the cache finds out by itself whose turn a request is, where it is not told."""
     session_ttl: float = SessionLimits().ttl_s
     """Seconds after which an idle session is closed, by the trace's arrival times."""
     checkpoints: str = "replay,end,answer,branch"
-    """Which boundaries get windows and states: replay, end, answer, branch and grid:TOKENS."""
+    """Which boundaries get windows and states: replay, end, answer, branch, grid:TOKENS; newest:COUNT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ def _plan(text: str, cached: Cached, pace: Pace) -> SweepPlan:
         chunk_tokens=cached.chunk_tokens,
         with_optimum=cached.optimum,
         sessions=cached.sessions,
+        infer_sessions=cached.infer_sessions,
         session_ttl_s=cached.session_ttl,
         placement=parse_placement(cached.checkpoints),
     )

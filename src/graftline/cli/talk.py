@@ -127,9 +127,12 @@ def reuse_line(chunk: dict[str, Any]) -> str:
         if cache["lost_tokens"]
         else ""
     )
+    lost += "".join(
+        f", {short['tier']} not brought up ({short['reason']})" for short in cache.get("shortfalls", ())
+    )
     return (
         f"[prompt {usage['prompt_tokens']} tokens, reused {cache['reused_tokens']}"
-        f"{lost if cache['lost_tokens'] else ''};"
+        f"{lost};"
         f" first token after {times['prompt_ms']:.0f} ms, {usage['completion_tokens']} tokens,"
         f" {times['predicted_per_second']:.1f} a second]"
     )

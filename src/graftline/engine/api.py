@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from graftline import cache
+from graftline.cache import Shortfall
 from graftline.cache.explain import Explanation
 from graftline.cache.flow import Flow
 from graftline.key import Tokens
@@ -56,7 +57,8 @@ class ReuseReport:
     `boundaries` gives each component's own deepest valid boundary. `coalesced_tokens` are those of
     `reused_tokens` that another request computed while this one waited for it (rule X-7). `host_tokens` and
     `store_tokens` are those that came up from the tiers below, in `restored_ms` (rule X-8); the rest of
-    `reused_tokens` was on the device.
+    `reused_tokens` was on the device. `shortfalls` tell what those tiers have and was not brought up, and
+    why (rule H-9); they are counted apart from `lost_tokens`, which the device alone lost.
     """
 
     prompt_tokens: int
@@ -70,6 +72,7 @@ class ReuseReport:
     host_tokens: int = 0
     store_tokens: int = 0
     restored_ms: float = 0.0
+    shortfalls: tuple[Shortfall, ...] = ()
 
     @property
     def device_tokens(self) -> int:
@@ -144,6 +147,10 @@ class EngineStats:
     the near one first. `host_tokens` and `store_tokens` are those of `reused_tokens` that came up from
     the tiers below.
 
+    `shortfalls` counts the requests that a tier below had more for than they got, and `shortfall_tokens` how
+    much that was as far as it is known, both by tier and reason (rule H-9). `break_even` is what loading is
+    judged by now.
+
     `coalesced_requests` waited for another that computed the same prefix, and took over
     `coalesced_tokens` from it (rule X-7).
     """
@@ -168,6 +175,9 @@ class EngineStats:
     sessions: int = 0
     coalesced_requests: int = 0
     coalesced_tokens: int = 0
+    shortfalls: Mapping[tuple[Tier, str], int] = field(default_factory=dict)
+    shortfall_tokens: Mapping[tuple[Tier, str], int] = field(default_factory=dict)
+    break_even: BreakEven | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,5 +260,11 @@ class Engine(Protocol):
             ConfigError: the engine does not remember what left (`explain_pages` is 0).
         """
 
-    def close(self) -> None:
-        """Aborts what runs, ends the thread, frees the pools. May be called twice."""
+    def hurry(self) -> None:
+        """Closing, now or later, waits for no store. Does not close; from any thread."""
+
+    def close(self) -> int:
+        """Aborts what runs, ends the thread, frees the pools. May be called twice.
+
+        Returns how many boundaries that were kept did not reach the stores in time.
+        """

@@ -38,6 +38,8 @@ class EngineConfig:
         namespace_share: most of each pool that one adapter and salt may keep (rule C-12).
         session_ttl_s: a session idle for longer is closed.
         max_sessions: most sessions that are open; the one idle longest is closed first.
+        infer_sessions: whether requests without a session are taken for turns of the conversations that
+            they go on with (rule S-9).
         explain_pages: pages of each component whose fate is remembered after they left, so that requests
             are told what the tree has forgotten (rule C-11); 0 for none.
         dtype: weights' type, or `auto` for the checkpoint's own.
@@ -72,6 +74,7 @@ class EngineConfig:
     namespace_share: float = 1.0
     session_ttl_s: float = 3600.0
     max_sessions: int = 100_000
+    infer_sessions: bool = True
     explain_pages: int = 0
     dtype: str = "auto"
     device: str = "auto"

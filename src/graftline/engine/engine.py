@@ -77,6 +77,8 @@ class HybridEngine:
         self._tallies = Tallies()
         self._idents = 0
         self._closing = False
+        self._hurried = threading.Event()
+        self._unwritten = 0
         self._broken: BaseException | None = None
         self._changed = threading.RLock()
         self._bell = bell or threading.Event()
@@ -143,7 +145,7 @@ class HybridEngine:
     def attach_store(self, url: str) -> None:
         """Begins to use one more store, below those that are there; see `Engine.attach_store`."""
         with self._changed:
-            stores.attach(self.cache, url)
+            stores.attach(self.cache, url, measure=self._config.break_even is None)
             self._bell.set()
 
     def detach_store(self, url: str) -> bool:
@@ -167,13 +169,21 @@ class HybridEngine:
                 )
             return self.cache.watch.explanation(label)
 
-    def close(self) -> None:
-        """Aborts what runs and ends the thread. May be called twice."""
+    def hurry(self) -> None:
+        """Closing waits for no store from now on; see `Engine.hurry`."""
+        self._hurried.set()
+        self._bell.set()
+
+    def close(self) -> int:
+        """Aborts what runs and ends the thread; see `Engine.close`."""
+        if not self._thread.is_alive():  # what was given up in a hurry may still have the lock
+            return self._unwritten
         with self._changed:
             self._closing = True
             self._bell.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        return self._unwritten
 
     # -- on the engine's thread --------------------------------------------------------------------
 
@@ -190,12 +200,12 @@ class HybridEngine:
             with self._changed:
                 for sequence in list(self._sequences.values()):
                     self._end(sequence, "abort")
+            closing = stores.Closing(self._changed, self._bell, self._hurried)
             try:
                 if not self._broken:
-                    stores.drain(self.cache, self._changed, self._bell, self._config.drain_s)
+                    self._unwritten = closing.drain(self.cache, self._config.drain_s)
             finally:
-                with self._changed:
-                    self.cache.close()
+                closing.close(self.cache)
 
     def _turn(self) -> bool:
         """One step; waits for the bell while there is nothing to do. False when the engine is to close."""

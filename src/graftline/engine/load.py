@@ -89,9 +89,10 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
         policy=config.policy,
         record_events=config.explain_pages > 0,
         host=host,
-        sessions=SessionLimits(config.session_ttl_s, config.max_sessions),
+        sessions=SessionLimits(config.session_ttl_s, config.max_sessions, config.infer_sessions),
     )
     cache.namespace_share = config.namespace_share
+    cache.cut_tokens = config.chunk_tokens
     cache.placement = parse_placement(config.checkpoints)
     if config.explain_pages:
         cache.start_watch(Watch(History(config.explain_pages)))

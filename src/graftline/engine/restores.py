@@ -16,10 +16,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from graftline.cache import Load, Prefetch, PrefixCache
+from graftline.cache import Load, Prefetch, PrefixCache, Reach
+from graftline.cache.shortfall import NOT_ASKED
 from graftline.engine.coalesce import common_tokens
 from graftline.engine.sequence import Sequence
 from graftline.key import Namespace, Tokens
+from graftline.plan import Tier
 
 LOADS_AT_ONCE = 2
 """What they bring takes room on the device before its sequence runs."""
@@ -45,7 +47,9 @@ class Restore:
         due: whether the store is still to be asked.
         prefetch: what the store was asked for.
         load: what the cache was asked for.
-        asked_after: slots evicted when the cache was asked; None before.
+        refused: what the host reaches, when the cache would not load it.
+        unasked: whether it lost its patience before the store was asked.
+        asked_after: what had changed when the cache was asked, as `_changes` counts it; None before.
         dropped_after: sequences that had stopped running when its load gave way to a running one.
     """
 
@@ -55,6 +59,8 @@ class Restore:
     due: bool
     prefetch: Prefetch | None = None
     load: Load | None = None
+    refused: Reach | None = None
+    unasked: bool = False
     asked_after: int | None = None
     dropped_after: int | None = None
 
@@ -71,6 +77,13 @@ class Restore:
     def covers(self, namespace: Namespace, tokens: Tokens, share: int) -> bool:
         """Whether it brings up at least so many tokens that a prompt begins with."""
         return namespace == self.namespace and common_tokens(tokens, self.tokens) >= share
+
+    def reaches(self) -> tuple[Reach | None, ...]:
+        """What the tiers below reach, for the request's report (rule H-9)."""
+        host = self.refused if self.load is None else self.load.reach
+        if self.unasked:
+            return host, Reach(Tier.STORE, None, NOT_ASKED)
+        return host, None if self.prefetch is None else self.prefetch.reach
 
     def result(self, reused_tokens: int) -> Restored:
         """What it has brought of the tokens that are reused."""
@@ -141,16 +154,24 @@ class Restores:
             return True
         if (restore.fetching or restore.due) and time.monotonic() < restore.patience_s:
             return False
+        restore.unasked |= restore.due
         restore.due = False
-        if restore.load is None and restore.asked_after != self._evicted():
+        if restore.load is None and restore.asked_after != self._changes():
             others = [other for other in self._restores.values() if other.loading]
             if len(others) >= LOADS_AT_ONCE or any(same_load(restore, other) for other in others):
                 return False
-            restore.load = self._cache.load(restore.tokens, namespace=restore.namespace)
-            restore.asked_after = self._evicted()
+            load = self._cache.load(restore.tokens, namespace=restore.namespace)
+            restore.refused = load.reach if load is not None and load.failed else None
+            restore.load = None if restore.refused else load
+            restore.asked_after = self._changes()
             if restore.prefetch is not None:
                 restore.prefetch.release()
         return not restore.loading
+
+    def reaches(self, sequence: Sequence) -> tuple[Reach | None, ...]:
+        """What the tiers below reach in a sequence's prompt, and why that was not brought up."""
+        restore = self._restores.get(sequence.ident)
+        return () if restore is None else restore.reaches()
 
     def held_off(self, sequence: Sequence) -> bool:
         """Whether a sequence's load gave way to running ones, and none of them has stopped since.
@@ -211,8 +232,12 @@ class Restores:
             if restore.fetching:
                 under_way.append(restore)
 
-    def _evicted(self) -> int:
-        return sum(self._cache.evicted_slots.values())
+    def _changes(self) -> int:
+        """Counts what may make another load possible: evictions, and what came to the host from a store."""
+        assert self._cache.lower is not None
+        pages = self._cache.lower.flow.pages
+        fetched = (count for (_, source, _), count in pages.items() if source is Tier.STORE)
+        return sum(self._cache.evicted_slots.values()) + sum(fetched)
 
 
 def covered(restore: Restore, others: Iterable[Restore]) -> bool:

@@ -216,14 +216,17 @@ class Scheduler:
     def _admit(self, sequence: Sequence) -> bool:
         """Starts a waiting sequence; False when even its live state finds no slot yet."""
         request = sequence.request
+        if sequence.session is None and (session := session_of(request)) is not None:
+            sequence.session = self._cache.open_session(session)
         try:
             cached = self._cache.begin(
                 sequence.tokens,
                 namespace=self._namespace(sequence),
                 use_cache=self._uses_cache(sequence),
                 marks=request.marks,
-                session=session_of(request),
+                session=sequence.session,
                 label=request.label,
+                below=self.restores.reaches(sequence),
             )
         except CapacityError:
             self._made_room |= self.restores.make_room()
@@ -267,7 +270,7 @@ def session_of(request: GenerationRequest) -> Session | None:
 def report(
     cached: CachedRequest, prompt_tokens: int, coalesced_tokens: int, restored: Restored
 ) -> ReuseReport:
-    """What a request is told of its match (rules M-4, C-11, X-7, X-8)."""
+    """What a request is told of its match (rules M-4, C-11, H-9, X-7, X-8)."""
     match, forgotten = cached.match, cached.forgotten
     told = ReuseReport(
         prompt_tokens=prompt_tokens,
@@ -281,6 +284,7 @@ def report(
         host_tokens=restored.host_tokens,
         store_tokens=restored.store_tokens,
         restored_ms=restored.seconds * 1e3,
+        shortfalls=cached.shortfalls,
     )
     if forgotten is None:
         return told

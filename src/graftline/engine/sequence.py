@@ -9,7 +9,7 @@ from enum import Enum
 import numpy as np
 import torch
 
-from graftline.cache import CachedRequest
+from graftline.cache import CachedRequest, OpenSession
 from graftline.engine.api import FinishReason, GenerationRequest, ReuseReport, TokenEvent
 from graftline.engine.coalesce import Wait
 from graftline.engine.sampler import Sampled, Sampler
@@ -33,6 +33,7 @@ class Sequence:
         ident: the engine's id of the request.
         tokens: prompt and generated tokens; survives preemption.
         cached: its hold on the cache; None while it waits.
+        session: as its first try to run has opened it; closed since, it is not opened again (rule S-4).
         reuse: what the first admission reused.
         counted: whether that is in the engine's counters.
         wait: the running request that it waits for, or waited for last (rule X-7).
@@ -47,6 +48,7 @@ class Sequence:
         self.order = order
         self.phase = Phase.WAITING
         self.cached: CachedRequest | None = None
+        self.session: OpenSession | None = None
         self.reuse: ReuseReport | None = None
         self.generated: list[int] = []
         self.counted = False

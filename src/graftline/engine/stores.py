@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+from dataclasses import dataclass
 
 from graftline.cache import PrefixCache, StoreConfig
 from graftline.cache.shelf import Shelf
 from graftline.tiers.store.guard import GuardedStore
 from graftline.tiers.store.open import open_store, open_stores
+
+logger = logging.getLogger("graftline.engine")
+
+HURRY_S = 0.5
+"""How long a closing that is hurried waits for threads that are about to end."""
 
 
 def shelf_of(cache: PrefixCache) -> Shelf | None:
@@ -16,14 +23,22 @@ def shelf_of(cache: PrefixCache) -> Shelf | None:
     return None if cache.lower is None else cache.lower.shelf
 
 
-def attach(cache: PrefixCache, url: str) -> None:
-    """Begins to use one more store; see `Engine.attach_store`."""
+def attach(cache: PrefixCache, url: str, *, measure: bool) -> None:
+    """Begins to use one more store; see `Engine.attach_store`.
+
+    Args:
+        cache: which shall use it.
+        url: of the store.
+        measure: whether its speed is measured, as those of stores at start are.
+    """
     shelf = shelf_of(cache)
     if shelf is None:
         cache.attach_store(StoreConfig(open_stores([url])))
     else:
         shelf.chain.attach(GuardedStore(open_store(url)))
         shelf.known.clear()
+    if measure and cache.lower is not None:
+        cache.lower.measure_store()
 
 
 def detach(cache: PrefixCache, url: str) -> bool:
@@ -51,18 +66,59 @@ def clear(shelf: Shelf) -> None:
         shelf.known.clear()
 
 
-def drain(cache: PrefixCache, lock: threading.RLock, bell: threading.Event, seconds: float) -> None:
-    """Gives what was kept so long to reach the stores; without one nothing outlives the process anyway."""
-    end_s = time.monotonic() + seconds
-    while (left_s := end_s - time.monotonic()) > 0:
-        bell.clear()
-        with lock:
-            lower = cache.lower
-            if lower is None or lower.shelf is None:
-                return
-            cache.pump()
-            if lower.config.write_policy == "write_back" and lower.pending:
-                lower.flush()
-            if not lower.busy and not lower.pending:
-                return
-        bell.wait(left_s)
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """How an engine closes.
+
+    Attributes:
+        lock: protects the cache.
+        bell: rung when a copy has ended, and when `hurried` is set.
+        hurried: set to wait no longer for stores.
+    """
+
+    lock: threading.RLock
+    bell: threading.Event
+    hurried: threading.Event
+
+    def drain(self, cache: PrefixCache, seconds: float) -> int:
+        """Gives what was kept so long to reach the stores; returns how many boundaries did not.
+
+        Without a store nothing outlives the process anyway.
+        """
+        end_s = time.monotonic() + seconds
+        while True:
+            self.bell.clear()
+            with self.lock:
+                lower = cache.lower
+                if lower is None or lower.shelf is None:
+                    return 0
+                cache.pump()
+                if lower.config.write_policy == "write_back" and lower.pending:
+                    lower.copy_down()
+                left, moving = lower.unwritten, lower.busy
+            left_s = end_s - time.monotonic()
+            if self.hurried.is_set() or left_s <= 0 or not (left or moving):
+                break
+            self.bell.wait(min(left_s, threading.TIMEOUT_MAX))
+        if left:
+            why = "closing was cut short" if self.hurried.is_set() else f"{seconds:g} s were not enough"
+            logger.warning("%s: %d boundaries that were kept are not in the stores", why, left)
+        return left
+
+    def close(self, cache: PrefixCache) -> None:
+        """Closes the cache, on a thread: when hurried, a call of a store that hangs is not waited for."""
+        ended = threading.Event()
+
+        def work() -> None:
+            try:
+                with self.lock:
+                    cache.close()
+            finally:
+                ended.set()
+                self.bell.set()
+
+        threading.Thread(target=work, name="graftline-closing", daemon=True).start()
+        while not (ended.is_set() or self.hurried.is_set()):
+            self.bell.wait()
+            self.bell.clear()
+        ended.wait(HURRY_S if self.hurried.is_set() else None)

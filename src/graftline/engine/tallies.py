@@ -20,12 +20,16 @@ class Tallies:
         tokens: by what became of them.
         outcomes: requests by how they ended.
         lost: tokens by the component and the reason that cost them.
+        shortfalls, shortfall_tokens: requests that got less than a tier below had, and how much less, by tier
+            and reason.
     """
 
     tokens: Counter[str] = field(default_factory=Counter)
     coalesced_requests: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     lost: Counter[tuple[str, str]] = field(default_factory=Counter)
+    shortfalls: Counter[tuple[Tier, str]] = field(default_factory=Counter)
+    shortfall_tokens: Counter[tuple[Tier, str]] = field(default_factory=Counter)
 
     def admitted(self, reuse: ReuseReport) -> None:
         """A request began to run, for the first time."""
@@ -37,6 +41,9 @@ class Tallies:
         self.coalesced_requests += reuse.coalesced_tokens > 0
         if reuse.lost_tokens:
             self.lost[reuse.limited_by, reuse.reason] += reuse.lost_tokens
+        for short in reuse.shortfalls:
+            self.shortfalls[short.tier, short.reason] += 1
+            self.shortfall_tokens[short.tier, short.reason] += short.lost_tokens or 0
 
     def stats(self, scheduler: Scheduler, cache: PrefixCache) -> EngineStats:
         """The counters, and the sizes of everything now."""
@@ -62,6 +69,9 @@ class Tallies:
             sessions=cache.core.stats().sessions,
             coalesced_requests=self.coalesced_requests,
             coalesced_tokens=self.tokens["coalesced"],
+            shortfalls=dict(self.shortfalls),
+            shortfall_tokens=dict(self.shortfall_tokens),
+            break_even=lower.worth if lower else None,
         )
 
 

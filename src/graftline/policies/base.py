@@ -46,9 +46,11 @@ class Usage:
         return_s: when a session that gave a hint is expected next; in the past where none is.
         component: index of the component.
         sessions: how many sessions refer to a page of the run (rule S-3).
-        start_page, end_page: place of the node at the last use, half-open.
+        start_page, end_page: place of the node at the last use, half-open; for policies that age, also
+            when they were told of the run.
         children: nodes right below the node at the last use.
-        passes, parties, session, since_s, chance, scale_s, gap_root, gaps: like `weight`, for those that age.
+        passes, parties, session, since_s, chance, share, scale_s, kind, is_found, gap_root, gaps: like
+            `weight`, for those that age.
     """
 
     __slots__ = (
@@ -59,6 +61,8 @@ class Usage:
         "end_page",
         "gap_root",
         "gaps",
+        "is_found",
+        "kind",
         "last_s",
         "last_tick",
         "level",
@@ -70,6 +74,7 @@ class Usage:
         "scale_s",
         "session",
         "sessions",
+        "share",
         "since_s",
         "stale",
         "start_page",
@@ -92,8 +97,10 @@ class Usage:
         self.end_page = 0
         self.children = 0
         self.passes = self.parties = self.session = 0
-        self.since_s = self.chance = self.gap_root = self.gaps = 0.0
+        self.since_s = self.chance = self.share = self.gap_root = self.gaps = 0.0
         self.scale_s = 1.0
+        self.kind = 0
+        self.is_found = False
         self.stale = False  # a hint changed, the policy is to be asked again (rule P-3)
         self.asked = False  # `rerank` was asked since the last rank (rule P-4)
 
@@ -154,6 +161,14 @@ class EvictionPolicy(ABC):
 
     def passed(self, usage: Usage) -> None:
         """Tells a policy that ages of a run on the path registered just now; it is asked its rank then."""
+        return
+
+    def found(self, usage: Usage) -> None:
+        """Tells a policy that ages of a run that a lease needs, right before it is touched."""
+        return
+
+    def left(self, usage: Usage) -> None:
+        """Tells a policy that ages of a run that no session refers to any more; it is asked its rank then."""
         return
 
     def settled(self) -> None:

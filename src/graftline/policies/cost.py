@@ -3,11 +3,12 @@
     rank = last tick + 4 x mean gap between uses x chance of return x worth
 
 The chance is learned: of the runs of one kind (how often used, how many children) so many came back. The
-worth is what must be computed again when the run is gone: of a prefix-closed component one page, since
-pages leave one by one from the tail, whatever the run; of others the pages of the node, since the boundary
-falls back to where the node begins, compared with the mean of its component. Bytes need no term of their
-own, as all slots of a component are of one size. All counts are the component's own, and are halved from
-time to time, so that the old counts for less.
+worth is what must be computed again when the run is gone. Of a state that is the pages of its node, since the
+boundary falls back to where the node begins, compared with the mean of its component. Pages of other
+components are worth the same, one as the other: those of a prefix-closed one leave one by one from the tail,
+and a window needs all of its own, however its path is cut into nodes. Bytes need no term of their own, as all
+slots of a component are of one size. All counts are the component's own, and are halved from time to time, so
+that the old counts for less.
 
 In the line of GreedyDual-Size-Frequency (Cherkasova: "Improving WWW proxies performance with greedy-dual-
 size-frequency caching policy", HP Labs HPL-98-69R1, 1998), with the chance in the place of the frequency as
@@ -38,10 +39,10 @@ class Learned:
         touches, pages: uses, and the sum of their nodes' pages.
     """
 
-    __slots__ = ("gap_ticks", "gaps", "is_closed", "pages", "returned", "seen", "touches")
+    __slots__ = ("gap_ticks", "gaps", "holds_state", "pages", "returned", "seen", "touches")
 
-    def __init__(self, is_closed: bool) -> None:
-        self.is_closed = is_closed
+    def __init__(self, holds_state: bool) -> None:
+        self.holds_state = holds_state
         self.seen = [0] * KINDS
         self.returned = [0] * KINDS
         self.gaps = 0
@@ -60,7 +61,7 @@ class Cost(EvictionPolicy):
 
     def bind(self, specs: Sequence[ComponentSpec]) -> None:
         """Nothing is known of any component yet."""
-        self.learned = [Learned(spec.rule.prefix_closed) for spec in specs]
+        self.learned = [Learned(spec.rule.holds_state) for spec in specs]
 
     def touch(self, usage: Usage, gap_ticks: int, gap_s: float) -> None:
         """Counts the return, and the run as one of its new kind, which the weight keeps."""
@@ -112,7 +113,7 @@ def chance(learned: Learned, usage: Usage) -> float:
 
 def worth(learned: Learned, usage: Usage) -> float:
     """Work at stake, from 0 to 2, 1 for the mean."""
-    if learned.is_closed or not learned.pages:
+    if not learned.holds_state or not learned.pages:
         return 1.0
     pages = float(usage.end_page - usage.start_page)
     return 2.0 * pages / (pages + learned.pages / learned.touches)

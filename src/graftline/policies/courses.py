@@ -11,21 +11,29 @@ KEPT: Final = 0.98
 
 
 class Chance:
-    """How many came back of those seen; `pending` are those who should be back by now, and are not."""
+    """How many came back of those seen, and `kept` what they used again.
 
-    __slots__ = ("pending", "returned", "seen")
+    `pending` are those who should be back by now, and are not.
+    """
+
+    __slots__ = ("kept", "pending", "returned", "seen")
 
     def __init__(self) -> None:
-        self.returned = self.seen = self.pending = 0.0
+        self.returned = self.seen = self.kept = self.pending = 0.0
 
     def value(self, prior: float, strength: float) -> float:
         """The chance, with a prior that counts as much as a weight of `strength`."""
         seen = self.seen + self.pending + strength
         return min((self.returned + strength * prior) / seen, CHANCE_MAX)
 
+    def share(self, prior: float, strength: float) -> float:
+        """What is used again by those who come back, of what they had."""
+        return (self.kept + strength * prior) / (self.returned + strength)
+
     def forget(self) -> None:
         """The past counts for less."""
         self.returned *= KEPT
+        self.kept *= KEPT
         self.seen *= KEPT
         self.pending = 0.0
 

@@ -9,14 +9,17 @@ hit rate by maximizing hit density", NSDI 2018), over the best horizon, of sessi
 
 Two things are learned, from what sessions do, not from what the cache happens to hold:
 
-- **chance** that a session goes on: of those at the same turn that grew by as many pages (to a power of two)
-  so many did, and of what they had so much was used again; where little is known, of those at the same turn,
-  of all.
+- **chance** that a session goes on, and share of its path that it uses again then: of those at the same
+  turn that grew by as many pages (to a power of two) so many did; where little is known, of those at the
+  same turn, of all. What a session passed often before it uses again more surely than what is new to it: a
+  branch that was tried, a prompt of a side task.
 - **gaps** in a unit of the session's own: its mean gap, drawn to that of others at the same turn while it
   is new, shifted by the length of its last answer as far as such lengths told gaps before.
 
-What several sessions passed is shared: its own gaps count. What no session refers to any more is superseded,
-and has a chance of its own. Ranks change as time goes by, so they are found anew time and again (rule P-7).
+What several sessions passed is shared: its own gaps count. What no session refers to any more is
+superseded, and has the chance of its kind, by component (`fates`): the path that a session left for a side
+task comes back, that of the side task does not. Ranks change as time goes by, so they are found anew time and
+again (rule P-7).
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from typing import Final
 from graftline.components import ComponentSpec
 from graftline.policies.base import EvictionPolicy, Passage, Usage
 from graftline.policies.courses import KEPT, Chance, Course, Mean
+from graftline.policies.fates import KEPT_SHARE, SHARED, Fates, kind_of
 from graftline.policies.gaps import Gaps, early_shape
 
 TURN_ENDS: Final = (1, 2, 3, 5, 9, 20, 60)
@@ -36,9 +40,8 @@ TURNS: Final = len(TURN_ENDS) + 1
 GROWTHS: Final = 32
 FOLLOWED: Final = 10.0
 """So many gaps make a mean; more forget the oldest."""
-SHARED_CHANCE: Final = 0.99
-LEFT_CHANCE: Final = 0.5
-"""Of what several sessions passed and none refers to."""
+EARLY_CHANCE, SHARED_CHANCE = 0.5, 0.99
+"""Of what nobody passed yet, of what several sessions did that go on."""
 CHANCE_STRENGTH, GAPS_STRENGTH = 5.0, 60.0
 """What is believed beforehand counts as much as so many sessions of mean weight."""
 SLOPE_KEPT: Final = 0.999
@@ -62,7 +65,6 @@ class Gittins(EvictionPolicy):
         self.everyone = Chance()
         self.by_turn = [Chance() for _ in range(TURNS)]
         self.by_growth = [Chance() for _ in range(TURNS * GROWTHS)]
-        self.superseded = Chance()
         self.private_gaps, self.superseded_gaps, self.shared_gaps = Gaps(), Gaps(), Gaps()
         self.mean_by_turn = [Mean() for _ in range(TURNS)]
         self.mean_of_all, self.mean_of_shared = Mean(), Mean()
@@ -71,7 +73,9 @@ class Gittins(EvictionPolicy):
         self.until_refit = REFITS[0]
         self.registrations = 0.0
         self.passing = Course(0)
-        self.passing_chance = 0.5
+        self.passing_chance = self.passing_share = 0.5
+        self.passing_shorter = False
+        self.fates: list[Fates] = []
         self.touched: list[list[float]] = []
         self.holds_state: list[bool] = []
         self.fit()
@@ -80,6 +84,7 @@ class Gittins(EvictionPolicy):
         """Which components keep states; the pages of others are worth the same, one as the other."""
         self.holds_state = [spec.rule.holds_state for spec in specs]
         self.touched = [[0.0, 0.0] for _ in specs]
+        self.fates = [Fates() for _ in specs]
 
     # -- time and sessions ---------------------------------------------------------------------------
 
@@ -96,6 +101,7 @@ class Gittins(EvictionPolicy):
         if course.turns:
             self.came_back(course, passage)
         before = course.pages
+        self.passing_shorter = passage.pages < before
         course.turns += 1
         course.turn = turn_class(course.turns)
         course.cell = course.turn * GROWTHS + octave(passage.pages - before)
@@ -104,7 +110,8 @@ class Gittins(EvictionPolicy):
         course.scale_s = self.expected_s(course)
         course.weight = sqrt(float(max(passage.pages, 1)))
         self.weigh(course.weight)
-        self.passing, self.passing_chance = course, self.chance_of(course)
+        self.passing = course
+        self.passing_chance, self.passing_share = self.chance_of(course), self.share_of(course)
         self.registrations += 1.0
         self.until_refit -= 1.0
 
@@ -114,9 +121,9 @@ class Gittins(EvictionPolicy):
         used = min(course.pages, passage.pages) if passage.kept_pages is None else passage.kept_pages
         kept = course.weight * (used / course.pages) if course.pages else 0.0
         for chance in self.chances_of(course):
-            chance.returned += kept
+            chance.returned += course.weight
+            chance.kept += kept
             chance.seen += course.weight
-        self.superseded.seen += course.weight - kept
         self.private_gaps.add(gap_s / course.scale_s, kept)
         if course.gaps.count:
             mean_s = max(course.gaps.root * course.gaps.root, GAP_MIN_S)
@@ -137,32 +144,66 @@ class Gittins(EvictionPolicy):
             gone = course.weight * self.private_gaps.back_by(self.waited(course) / course.scale_s)
             for chance in self.chances_of(course):
                 chance.seen += gone
-            self.superseded.seen += course.weight
 
     def passed(self, usage: Usage) -> None:
         """A run lies on the path that was registered just now; `usage.sessions` is still that of before."""
-        if usage.passes:
-            gap_s = max(self.now_s - usage.since_s, GAP_MIN_S)
-            weight = sqrt(float(usage.end_page - usage.start_page))
-            if usage.parties > 1:
-                self.shared_gaps.add(gap_s / self.shared_scale_s(usage), weight)
-                self.mean_of_shared.add(sqrt(gap_s), FOLLOWED * FOLLOWED)
-            elif usage.sessions == 0:
-                self.superseded_gaps.add(gap_s / usage.scale_s, weight)
-                self.superseded.returned += weight
-            usage.gaps = min(usage.gaps + 1.0, FOLLOWED)
-            usage.gap_root += (sqrt(gap_s) - usage.gap_root) / usage.gaps
+        fates, kind, pages = self.fates[usage.component], kind_in(usage), pages_of(usage)
+        is_left = usage.sessions == 0
+        if is_left and (usage.is_found or not usage.passes):
+            fates.count_left(kind, -pages)
+        elif is_left:
+            fates.count_return(kind, pages)
+        elif usage.passes and usage.parties <= 1:
+            fates.count_kept(kind, pages, is_kept=True)
+        if usage.passes and not (is_left and usage.is_found):
+            self.learn_gap(usage)
         if usage.session != self.passing.number:
             usage.parties += 1
             usage.session = self.passing.number
         usage.passes += 1
         usage.since_s = self.now_s
-        usage.chance, usage.scale_s = self.passing_chance, self.passing.scale_s
+        usage.kind, usage.is_found = kind_of(usage.passes, self.passing_shorter), False
+        usage.chance, usage.share = self.passing_chance, self.passing_share
+        usage.scale_s = self.passing.scale_s
+
+    def found(self, usage: Usage) -> None:
+        """A lease needs the run; when no session refers to it, its wait is over and the next one begins."""
+        if usage.sessions == 0 and usage.uses:
+            fates, kind, pages = self.fates[usage.component], kind_in(usage), pages_of(usage)
+            fates.count_return(kind, pages)
+            fates.count_left(kind, pages)  # until it is passed
+            if usage.passes:
+                self.learn_gap(usage)
+            usage.since_s = self.now_s
+        usage.is_found = True
+
+    def left(self, usage: Usage) -> None:
+        """No session refers to the run any more: whoever did passed it by, unless it was found before."""
+        if usage.passes:
+            fates, kind, pages = self.fates[usage.component], kind_in(usage), pages_of(usage)
+            if usage.parties <= 1:
+                fates.count_kept(kind, pages, usage.is_found)
+            fates.count_left(kind, pages)
+            usage.is_found = False
+
+    def learn_gap(self, usage: Usage) -> None:
+        """Learns how long it took until a run was used again."""
+        gap_s = max(self.now_s - usage.since_s, GAP_MIN_S)
+        weight = sqrt(pages_of(usage))
+        if usage.parties > 1:
+            self.shared_gaps.add(gap_s / self.shared_scale_s(usage), weight)
+            self.mean_of_shared.add(sqrt(gap_s), FOLLOWED * FOLLOWED)
+        elif usage.sessions == 0:
+            self.superseded_gaps.add(gap_s / usage.scale_s, weight)
+        usage.gaps = min(usage.gaps + 1.0, FOLLOWED)
+        usage.gap_root += (sqrt(gap_s) - usage.gap_root) / usage.gaps
 
     def settled(self) -> None:
         """All runs of the path were told: from time to time, what was learned is put together anew."""
         if self.until_refit <= 0.0:
             self.refit()
+        for fates, (count, pages) in zip(self.fates, self.touched, strict=True):
+            fates.settle(CHANCE_STRENGTH * (pages / count if count else 1.0))
 
     # -- ranks -----------------------------------------------------------------------------------------
 
@@ -181,18 +222,26 @@ class Gittins(EvictionPolicy):
 
     def promise(self, usage: Usage) -> float:
         """Chance of being used again, over the time that the room is taken."""
+        gaps, scale_s, since_s = self.private_gaps, usage.scale_s, usage.since_s
         if not usage.passes:  # nobody told whose it is
-            gaps, chance, scale_s, since_s = self.private_gaps, 0.5, self.scale_of_all(), usage.last_s
+            scale_s, since_s = self.scale_of_all(), usage.last_s
         elif usage.parties > 1:
-            gaps, since_s = self.shared_gaps, usage.since_s
-            chance, scale_s = SHARED_CHANCE if usage.sessions else LEFT_CHANCE, self.shared_scale_s(usage)
-        elif usage.sessions:
-            gaps, since_s = self.private_gaps, usage.since_s
-            chance, scale_s = usage.chance, usage.scale_s
-        else:
-            gaps, since_s, scale_s = self.superseded_gaps, usage.since_s, usage.scale_s
-            chance = self.superseded.value(0.1, self.strength())
+            gaps, scale_s = self.shared_gaps, self.shared_scale_s(usage)
+        elif not usage.sessions:
+            gaps = self.superseded_gaps
+        chance = self.chance_in(usage)
         return gaps.index(chance, max(self.now_s - since_s, 0.0) / scale_s) / scale_s
+
+    def chance_in(self, usage: Usage) -> float:
+        """That a run is used again at all."""
+        fates = self.fates[usage.component]
+        if not usage.sessions:
+            return fates.left_chance(kind_in(usage))
+        if not usage.passes:
+            return EARLY_CHANCE
+        if usage.parties > 1:
+            return SHARED_CHANCE
+        return usage.chance * min(usage.share * fates.kept_factor(kind_in(usage)), 1.0)
 
     def worth(self, usage: Usage) -> float:
         """Work at stake, from 0 to 2, 1 for the mean: what is computed again when a state is gone."""
@@ -213,6 +262,13 @@ class Gittins(EvictionPolicy):
         strength, found = self.strength(), 0.5
         for chance in self.chances_of(course):
             found = chance.value(found, strength)
+        return found
+
+    def share_of(self, course: Course) -> float:
+        """How much of its path a session uses again that goes on."""
+        strength, found = self.strength(), KEPT_SHARE
+        for chance in self.chances_of(course):
+            found = chance.share(found, strength)
         return found
 
     def expected_s(self, course: Course) -> float:
@@ -264,8 +320,10 @@ class Gittins(EvictionPolicy):
 
     def refit(self) -> None:
         """Old counts shrink, those who should be back are counted. Cost: O(sessions), every so often."""
-        for chance in (self.everyone, *self.by_turn, *self.by_growth, self.superseded):
+        for chance in (self.everyone, *self.by_turn, *self.by_growth):
             chance.forget()
+        for fates in self.fates:
+            fates.forget()
         for course in self.courses.values():
             due = course.weight * self.private_gaps.back_by(self.waited(course) / course.scale_s)
             for chance in self.chances_of(course):
@@ -287,6 +345,16 @@ class Gittins(EvictionPolicy):
 def turn_class(turns: int) -> int:
     """Class of a number of requests, at least 1."""
     return sum(turns > end for end in TURN_ENDS)
+
+
+def pages_of(usage: Usage) -> float:
+    """Pages of a run's node."""
+    return float(usage.end_page - usage.start_page)
+
+
+def kind_in(usage: Usage) -> int:
+    """Place of a run's counts."""
+    return SHARED if usage.parties > 1 else usage.kind
 
 
 def octave(pages: int) -> int:

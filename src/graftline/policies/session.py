@@ -61,6 +61,14 @@ class Session(EvictionPolicy):
         """Tells the base policy."""
         self.base.passed(usage)
 
+    def found(self, usage: Usage) -> None:
+        """Tells the base policy."""
+        self.base.found(usage)
+
+    def left(self, usage: Usage) -> None:
+        """Tells the base policy."""
+        self.base.left(usage)
+
     def settled(self) -> None:
         """Tells the base policy."""
         self.base.settled()

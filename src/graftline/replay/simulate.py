@@ -55,6 +55,7 @@ class Setup:
             the window and one chunk.
         slot_bytes: bytes of a slot, by component; for orders of eviction that weigh bytes.
         sessions: whether the cache is told of the sessions that the trace names.
+        infer_sessions: whether the cache infers the sessions of requests that it is not told of (rule S-9).
         session_ttl_s: how long an idle session stays open, by the trace's arrival times.
         placement: which boundaries get windows and checkpoints.
     """
@@ -70,6 +71,7 @@ class Setup:
     sessions: bool = True
     session_ttl_s: float = SessionLimits().ttl_s
     placement: Placement = EVERYWHERE
+    infer_sessions: bool = True
 
     def __post_init__(self) -> None:
         make_policy(self.policy)
@@ -138,7 +140,7 @@ class Replayer:
             core=setup.core,
             policy=setup.policy,
             record_events=record_events,
-            sessions=SessionLimits(ttl_s=setup.session_ttl_s),
+            sessions=SessionLimits(ttl_s=setup.session_ttl_s, infer=setup.infer_sessions),
         )
         self.cache.placement = scaled_placement(setup.placement, setup.page_tokens)
         self.tally = Tally(setup.page_tokens, KEY_TOKENS)

@@ -54,6 +54,7 @@ class SweepPlan:
         with_optimum: whether the optimum is asked for.
         sessions: whether the cache is told of the sessions that the trace names.
         session_ttl_s: how long an idle session stays open.
+        infer_sessions: whether the cache infers the sessions that it is not told of.
         placement: which boundaries get windows and checkpoints.
     """
 
@@ -70,6 +71,7 @@ class SweepPlan:
     sessions: bool = True
     session_ttl_s: float = SessionLimits().ttl_s
     placement: Placement = EVERYWHERE
+    infer_sessions: bool = True
 
     def __post_init__(self) -> None:
         names = {name for name, _ in self.composition.rules}
@@ -96,6 +98,7 @@ class SweepPlan:
             sessions=self.sessions,
             session_ttl_s=self.session_ttl_s,
             placement=self.placement,
+            infer_sessions=self.infer_sessions,
         )
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 
 from fastapi import APIRouter, Response
 
 from graftline import __version__
-from graftline.server.cache_routes import pool_bodies
+from graftline.server.cache_routes import break_even_body, pool_bodies
 from graftline.server.errors import ApiError, unavailable
 from graftline.server.metrics import CONTENT_TYPE
 from graftline.server.responses import (
-    BreakEvenBody,
     ModelCard,
     ModelList,
     ServerInfo,
@@ -77,8 +75,8 @@ async def model(name: str, state: AppState) -> ModelCard:
 @router.get("/server_info", responses=failures(401, 403, 503))
 async def server_info(state: AppState) -> ServerInfo:
     """What is served, and how."""
-    info = state.backend().engine.info
-    break_even = info.break_even
+    engine = state.backend().engine
+    info, stats = engine.info, await asyncio.to_thread(engine.stats)
     return ServerInfo(
         version=__version__,
         models=list(state.config.model_names),
@@ -94,7 +92,7 @@ async def server_info(state: AppState) -> ServerInfo:
         host_pools=pool_bodies(info.host_pools),
         write_policy=info.write_policy,
         stores=list(info.stores),
-        break_even=BreakEvenBody(**dataclasses.asdict(break_even)) if break_even else None,
+        break_even=break_even_body(stats.break_even),
     )
 
 

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -17,7 +18,7 @@ from graftline.server import admin, cache_routes, errors, generate
 from graftline.server.auth import AuthMiddleware, Keys
 from graftline.server.figures_line import log_figures
 from graftline.server.middleware import BodyLimitMiddleware, RequestIdMiddleware
-from graftline.server.state import Backend, State
+from graftline.server.state import Backend, State, nothing
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +45,7 @@ def create_app(state: State, load: Load, on_settled: Settled = lambda _: None) -
             task.cancel()
             await asyncio.wait({task})
             if state.loaded:
-                backend = state.backend()
-                state.stop_runs()
-                await asyncio.to_thread(backend.engine.close)
-                backend.tokenizer.close()
+                await _close(state)
 
     app = FastAPI(title="graftline", version=__version__, lifespan=lifespan)
     app.state.server = state
@@ -74,6 +72,16 @@ async def _life(state: State, load: Load, on_settled: Settled) -> None:
     on_settled(state)
     if state.loaded:
         await log_figures(state)
+
+
+async def _close(state: State) -> None:
+    """Closes the engine, which waits for its stores a while, unless it is told to stop once more."""
+    backend, loop = state.backend(), asyncio.get_running_loop()
+    state.stop_runs()
+    state.on_hurry(partial(loop.call_soon_threadsafe, backend.engine.hurry))
+    state.unwritten = await asyncio.to_thread(backend.engine.close)
+    state.on_hurry(nothing)
+    backend.tokenizer.close()
 
 
 async def _on_daemon_thread(load: Load) -> Backend:

@@ -17,6 +17,7 @@ from graftline.errors import ConfigError
 from graftline.plan import Tier
 from graftline.server.errors import ApiError, bad_request, unavailable
 from graftline.server.responses import (
+    BreakEvenBody,
     CacheStats,
     Closed,
     Dropped,
@@ -24,6 +25,7 @@ from graftline.server.responses import (
     Moved,
     Pool,
     Reset,
+    ShortfallCount,
     StoreBody,
     StoreFault,
     Stores,
@@ -32,6 +34,7 @@ from graftline.server.routing import AppState, StrictJsonRoute, failures
 from graftline.server.schemas import MAX_ID
 from graftline.tiers.store.base import StoreError
 from graftline.tiers.store.guard import StoreFigures
+from graftline.tiers.worth import BreakEven
 
 router = APIRouter(route_class=StrictJsonRoute, tags=["cache"])
 
@@ -159,8 +162,19 @@ def stats_body(stats: EngineStats) -> CacheStats:
         sessions=stats.sessions,
         moved=moved(stats.flow),
         dropped=dropped(stats.flow),
+        shortfalls=[
+            ShortfallCount(tier=tier.name.lower(), reason=reason, requests=count, tokens=tokens)
+            for (tier, reason), count in stats.shortfalls.items()
+            for tokens in [stats.shortfall_tokens[tier, reason]]
+        ],
+        break_even=break_even_body(stats.break_even),
         stores=[store_body(store) for store in stats.stores],
     )
+
+
+def break_even_body(worth: BreakEven | None) -> BreakEvenBody | None:
+    """Speeds as a body."""
+    return None if worth is None else BreakEvenBody(**dataclasses.asdict(worth))
 
 
 def pool_bodies(pools: Iterable[PoolUse]) -> list[Pool]:

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from graftline.engine.api import EngineStats, PoolUse
-from graftline.server.tier_figures import store_figures, tier_figures
+from graftline.server.tier_figures import shortfall_figures, store_figures, tier_figures
 
 DEVICE, HOST = "device", "host"
 
@@ -49,6 +49,7 @@ class EngineFigures(Collector):
         yield self._counter("coalesced_tokens", "Reused tokens that another request computed.", coalesced)
         if stats.flow is not None:
             yield from tier_figures(stats.flow, self._model_name)
+            yield from shortfall_figures(stats, self._model_name)
         yield from store_figures(stats.stores, self._model_name)
 
     def _requests(self, stats: EngineStats) -> Iterator[Metric]:

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from graftline.engine.api import ReuseReport
 from graftline.server.job import Choice, Job
-from graftline.server.responses import CachedByTier, CacheReport, PromptTokensDetails, Timings, Usage
+from graftline.server.responses import (
+    CachedByTier,
+    CacheReport,
+    PromptTokensDetails,
+    ShortfallBody,
+    Timings,
+    Usage,
+)
 
 
 def first_of(job: Job, choices: Sequence[Choice]) -> Sequence[Choice]:
@@ -61,6 +68,16 @@ def cache_report(job: Job, choices: Sequence[Choice]) -> CacheReport:
         boundaries=dict(boundaries),
         coalesced_tokens=sum(report.coalesced_tokens for report in reports),
         restored_ms=max(report.restored_ms for report in reports),
+        shortfalls=[
+            ShortfallBody(
+                tier=short.tier.name.lower(),
+                reached_tokens=short.reached_tokens,
+                lost_tokens=short.lost_tokens,
+                reason=short.reason,
+            )
+            for report in reports
+            for short in report.shortfalls
+        ],
         session_id=job.wishes.session_id or None,
     )
 
@@ -93,11 +110,19 @@ def report_line(job: Job, choices: Sequence[Choice]) -> str:
     lost = (
         f", lost {report.lost_tokens} to {report.limited_by} ({report.reason})" if report.lost_tokens else ""
     )
+    lost += "".join(f", {short_line(short)}" for short in report.shortfalls)
     return (
         f"request {job.request_id}: session {job.wishes.session_id or '-'}, prompt {job.prompt_tokens},"
         f" matched {report.matched_tokens}, reused {report.reused_tokens}{lost},"
         f" generated {sum(choice.generated for choice in choices)}"
     )
+
+
+def short_line(short: ShortfallBody) -> str:
+    """What one tier cost, in words."""
+    if short.reached_tokens is None:
+        return f"{short.tier} not known ({short.reason})"
+    return f"{short.tier} reached {short.reached_tokens}, lost {short.lost_tokens} ({short.reason})"
 
 
 def _ratio(amount: float, by: float) -> float:

@@ -54,12 +54,25 @@ class Usage(ResponseBody):
     prompt_tokens_details: PromptTokensDetails
 
 
+class ShortfallBody(ResponseBody):
+    """What one tier below the device had of a prompt, and was not brought up.
+
+    `reached_tokens` is null, and so is `lost_tokens`, when the tier was not asked in time or did not answer.
+    """
+
+    tier: str
+    reached_tokens: int | None
+    lost_tokens: int | None
+    reason: str
+
+
 class CacheReport(ResponseBody):
     """What was reused and what kept the rest away; counts are in tokens, summed over the prompts.
 
     `limited_by` and `reason` are those of the prompt that lost most; empty when nothing was lost.
     `boundaries` gives each component's own deepest boundary. `coalesced_tokens` are reused ones that another
     request computed while this one waited; `restored_ms` is how long values took to come up from lower tiers.
+    `shortfalls` tells what those tiers had besides, prompt by prompt.
     """
 
     matched_tokens: int
@@ -70,6 +83,7 @@ class CacheReport(ResponseBody):
     boundaries: dict[str, int]
     coalesced_tokens: int = 0
     restored_ms: float = 0.0
+    shortfalls: list[ShortfallBody] = []
     session_id: str | None
 
 
@@ -267,13 +281,17 @@ class Pool(ResponseBody):
 
 
 class BreakEvenBody(ResponseBody):
-    """Speeds measured at start: bringing values up is cheaper than computing them by these."""
+    """Measured speeds: bringing values up is cheaper than computing them by these.
+
+    `store_is_known` is false until a store that was down at start, or came later, has answered.
+    """
 
     prefill_s_per_token: float
     host_s_per_byte: float
     host_latency_s: float
     store_s_per_byte: float
     store_latency_s: float
+    store_is_known: bool = True
 
 
 class ServerInfo(ResponseBody):
@@ -323,6 +341,15 @@ class Dropped(ResponseBody):
     count: int
 
 
+class ShortfallCount(ResponseBody):
+    """Requests that a tier had more for than they got, for one reason; tokens as far as they are known."""
+
+    tier: str
+    reason: str
+    requests: int
+    tokens: int
+
+
 class StoreFault(ResponseBody):
     """Calls of one kind that failed for one reason, or objects that were not taken."""
 
@@ -367,7 +394,9 @@ class CacheStats(ResponseBody):
     sessions: int = 0
     moved: list[Moved] = []
     dropped: list[Dropped] = []
+    shortfalls: list[ShortfallCount] = []
     stores: list[StoreBody] = []
+    break_even: BreakEvenBody | None = None
 
 
 class Closed(ResponseBody):

@@ -46,7 +46,8 @@ def url_of(listening: socket.socket) -> str:
 
 
 class DrainingServer(uvicorn.Server):
-    """Stops in two steps: the first signal lets running requests finish, the second one ends them.
+    """Stops in two steps: the first signal lets running requests finish and what was kept reach the stores,
+    the second one ends both.
 
     Args:
         app: the application.
@@ -74,10 +75,11 @@ class DrainingServer(uvicorn.Server):
         """Remembers a signal; `on_tick` acts on it."""
         del frame
         self._signals.append(sig)
+        self._state.stop()
 
     def stop(self) -> None:
         """As a signal would; from any thread."""
-        self._signals.append(signal.SIGTERM)
+        self.handle_exit(signal.SIGTERM, None)
 
     async def on_tick(self, counter: int) -> bool:
         """Called by uvicorn ten times a second."""
@@ -108,12 +110,13 @@ def serve(app: FastAPI, state: State, listening: socket.socket) -> int:
     """Serves until a signal comes or the model can't be loaded.
 
     Returns:
-        Exit status: 0 after a drain, 1 when requests were cut off or there is no model, 130 when stopped
-        from the keyboard.
+        Exit status: 0 after a drain, 1 when requests were cut off, or what was to be written to stores, or
+        there is no model, 130 when stopped from the keyboard.
     """
     server = DrainingServer(app, state)
     app.state.stop = server.stop
     server.run(sockets=[listening])
     if server.interrupted:
         return 130
-    return 1 if server.cut_requests or state.phase is Phase.FAILED else 0
+    cut = server.cut_requests or (state.stops > 1 and state.unwritten)
+    return 1 if cut or state.phase is Phase.FAILED else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -36,12 +37,20 @@ class Backend:
     tokenizer: Tokenizer
 
 
+def nothing() -> None:
+    """Does nothing."""
+
+
 class State:
     """The server's own state; used on the event loop only.
 
     Args:
         config: settings.
         policy: name of the eviction policy, for the figures.
+
+    Attributes:
+        stops: how often it was told to stop.
+        unwritten: boundaries that did not reach the stores before the end.
     """
 
     def __init__(self, config: ServerConfig, policy: str = "lru") -> None:
@@ -52,6 +61,9 @@ class State:
         self.runs: set[Run] = set()
         self.created = int(time.time())
         self.failure: BaseException | None = None
+        self.stops = 0
+        self.unwritten = 0
+        self._hurry: Callable[[], object] = nothing
         self._backend: Backend | None = None
 
     def ready(self, backend: Backend) -> None:
@@ -70,6 +82,18 @@ class State:
         """Refuses new generation requests from now on; what runs goes on."""
         if self.phase is not Phase.FAILED:
             self.phase = Phase.DRAINING
+
+    def stop(self) -> None:
+        """A signal, or a call to stop, came: the second hurries. For any thread and for signal handlers."""
+        self.stops += 1
+        if self.stops > 1:
+            self._hurry()
+
+    def on_hurry(self, hurry: Callable[[], object]) -> None:
+        """What to do at the second stop; done at once when that has been."""
+        self._hurry = hurry
+        if self.stops > 1:
+            hurry()
 
     def stop_runs(self) -> int:
         """Ends what still runs; returns how many requests that were."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from graftline.cache.flow import Flow
+from graftline.engine.api import EngineStats
 from graftline.tiers.store.guard import StoreFigures
 
 
@@ -28,6 +29,19 @@ def tier_figures(flow: Flow, model_name: str) -> Iterator[Metric]:
     for (source, target, reason), count in flow.dropped.items():
         dropped.add_metric([model_name, source.name.lower(), target.name.lower(), reason], count)
     yield from (moved_bytes, moved_pages, seconds, dropped)
+
+
+def shortfall_figures(stats: EngineStats, model_name: str) -> Iterator[Metric]:
+    """Requests that a tier had more for than they got, and how much more."""
+    requests = _counter("tier_shortfalls", "Requests that a tier had more for.", ["tier", "reason"])
+    tokens = _counter(
+        "tier_lost_tokens", "Tokens that a tier had and that were computed.", ["tier", "reason"]
+    )
+    for (tier, reason), count in stats.shortfalls.items():
+        labels = [model_name, tier.name.lower(), reason]
+        requests.add_metric(labels, count)
+        tokens.add_metric(labels, stats.shortfall_tokens[tier, reason])
+    yield from (requests, tokens)
 
 
 def store_figures(stores: Iterable[StoreFigures], model_name: str) -> Iterator[Metric]:

@@ -15,6 +15,8 @@ logger = logging.getLogger("graftline.tiers")
 class CopyCancelledError(GraftlineError):
     """The thread was closed before the copy began."""
 
+    reason = told = "closed"
+
 
 class Ticket:
     """One copy: `done` is true when it ended, well or with `error`. Read by the owner's thread."""

@@ -11,6 +11,7 @@ from graftline.plan import Event, Freed, Held, Insertion, Lease, Match, PoolStat
 from graftline.policies import EvictionPolicy, as_policy
 from graftline.tree.check import check
 from graftline.tree.claim import claim, holdings
+from graftline.tree.drop import drop
 from graftline.tree.dump import dump
 from graftline.tree.evict import clear, evict
 from graftline.tree.insert import insert
@@ -109,6 +110,10 @@ class PythonCore:
         if slots < 0:
             raise ConfigError(f"cannot evict {slots} slots")
         return evict(self._state, self._state.component(component), slots, namespace)
+
+    def drop(self, lease: Lease, component: str, boundary_tokens: int) -> Freed:
+        """Takes a state at one boundary of a lease's path out, where nobody else needs it (rule E-9)."""
+        return drop(self._state, lease.handle, self._state.component(component), boundary_tokens)
 
     def held_pages(self, component: str, namespace: Namespace) -> int:
         """Pages that a component holds of one namespace (rule L-5)."""

@@ -49,6 +49,9 @@ class TreeCore(Protocol):
     def evict(self, component: str, slots: int, namespace: Namespace | None = None) -> Freed:
         """Frees up to `slots` slots of a component. See `graftline.tree.evict`."""
 
+    def drop(self, lease: Lease, component: str, boundary_tokens: int) -> Freed:
+        """Takes a superseded state out of the tree. See `graftline.tree.drop`."""
+
     def held_pages(self, component: str, namespace: Namespace) -> int:
         """Pages that a component holds of one namespace; 0 for one that the tree does not know."""
 

@@ -13,7 +13,10 @@ def ask(state: State, node: Node, component: int) -> None:
     """Asks for the level and the rank (rules P-2, P-3)."""
     holding = holding_of(node, component)
     usage = holding.usage
-    usage.sessions = holding.sessions()
+    before, usage.sessions = usage.sessions, holding.sessions()
+    if before and not usage.sessions and state.policy.ages:
+        usage.start_page, usage.end_page = node.start, node.end
+        state.policy.left(usage)
     usage.level = state.policy.level(usage)
     usage.rank = state.policy.rank(usage)
     usage.stale = usage.asked = False

@@ -114,6 +114,7 @@ def tell_passage(state: State, record: SessionRecord, lease: LeaseRecord) -> Non
         for step in referenced_nodes(state, lease.node, component, lease.boundary):
             holding = holding_of(step, component)
             if len(holding.slots):
+                holding.usage.start_page, holding.usage.end_page = step.start, step.end
                 state.policy.passed(holding.usage)
                 holding.usage.stale = True
     state.policy.settled()

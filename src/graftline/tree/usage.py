@@ -27,7 +27,16 @@ def touch(state: State, node: Node, boundary: int, fresh: Sequence[Sequence[Held
         for step in path:
             holding = holding_of(step, component)
             if max(first, holding.first) < min(boundary, holding.end) or holds_any(holding, new):
+                if state.policy.ages and not fresh:
+                    tell_found(state, step, component)
                 touch_holding(state, step, component)
+
+
+def tell_found(state: State, node: Node, component: int) -> None:
+    """Tells a policy that ages of a holding that a lease needs (rule P-8)."""
+    usage = holding_of(node, component).usage
+    usage.start_page, usage.end_page = node.start, node.end
+    state.policy.found(usage)
 
 
 def holds_any(holding: Holding, runs: Iterable[Held]) -> bool:

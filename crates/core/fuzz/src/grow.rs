@@ -82,17 +82,17 @@ fn told(pieces: &[Piece]) -> Vec<(usize, i32)> {
 
 /// The slots as runs, pieced as the bytes say.
 fn runs(start: usize, slots: &[Option<i32>], bytes: &mut Bytes) -> Vec<GivenRun> {
-    let mut runs: Vec<GivenRun> = Vec::new();
+    let mut runs: Vec<(i64, Vec<i32>)> = Vec::new();
     let cuts = bytes.byte();
     for (index, slot) in slots.iter().enumerate() {
         let Some(slot) = *slot else { continue };
         let page = (start + index) as i64;
         match runs.last_mut() {
-            Some(run) if run.first_page + run.slots.len() as i64 == page && cuts >> (index % 8) & 1 == 0 => {
-                run.slots.push(slot);
+            Some((first, run)) if *first + run.len() as i64 == page && cuts >> (index % 8) & 1 == 0 => {
+                run.push(slot);
             }
-            _ => runs.push(GivenRun { first_page: page, slots: vec![slot] }),
+            _ => runs.push((page, vec![slot])),
         }
     }
-    runs
+    runs.into_iter().map(|(first_page, slots)| GivenRun { first_page, slots: slots.into() }).collect()
 }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use graftline_core::policy::make_policy;
 use graftline_core::{
-    Component, EventKind, Handle, KnownPath, Lease, Match, Namespace, Piece, Reason, Rule, Settings, Tier,
-    Tree,
+    Component, Error, EventKind, Handle, HeldParts, KnownPath, Lease, Match, Namespace, Reason, Rule,
+    Settings, Tier, Tree,
 };
 
 use crate::bytes::Bytes;
@@ -58,7 +58,7 @@ impl Player {
     }
 
     pub(crate) fn step(&mut self, bytes: &mut Bytes) {
-        match bytes.below(20) {
+        match bytes.below(21) {
             0..=2 => self.lease(bytes),
             3..=6 => self.insert(bytes),
             7 | 8 => self.release(bytes),
@@ -67,6 +67,7 @@ impl Player {
             13 => self.claim(bytes),
             14 => self.misuse(bytes),
             15..=18 => self.talk(bytes),
+            19 => self.drop_state(bytes),
             _ => self.seldom(bytes),
         }
     }
@@ -226,6 +227,24 @@ impl Player {
         }
     }
 
+    /// A state leaves only where nobody needs it, which of sessions and branches only the tree knows here.
+    fn drop_state(&mut self, bytes: &mut Bytes) {
+        let Some(index) = bytes.pick(&self.model.leases) else { return };
+        let (component, boundary) = (bytes.below(self.model.rules.len()), bytes.below(PATH_PAGES_MAX + 1));
+        let (handle, path) = (self.model.leases[index].handle, self.model.leases[index].path.clone());
+        let tokens = boundary as i64 * i64::from(self.model.page_tokens);
+        let done = self.tree.drop_state(handle, component, tokens);
+        if self.model.rules[component] != Rule::Checkpoint || boundary == 0 || boundary > pages(&path) {
+            assert!(matches!(done, Err(Error::Config { .. })));
+            return;
+        }
+        let freed = done.expect("a boundary of a lease's path").slots;
+        let held = self.model.slot(component, &path, boundary - 1);
+        assert!(freed[component].is_empty() || freed[component] == [held.expect("what leaves was held")]);
+        assert!(freed.iter().enumerate().all(|(other, slots)| other == component || slots.is_empty()));
+        self.forget(&freed);
+    }
+
     fn evict_some(&mut self, component: usize, wanted: u64, within: Option<u8>) -> Vec<Vec<i32>> {
         match within {
             Some(number) => self.tree.evict_within(component, wanted, &space(number)).slots,
@@ -298,8 +317,8 @@ pub(crate) fn space(number: u8) -> Namespace {
     Namespace { model: "m".into(), weight_epoch: i64::from(number), ..Namespace::default() }
 }
 
-fn slots_by_page(runs: &[Piece]) -> Vec<(usize, i32)> {
-    runs.iter().flat_map(|run| (run.first_page as usize..).zip(run.slots.iter().copied())).collect()
+fn slots_by_page(runs: &[HeldParts]) -> Vec<(usize, i32)> {
+    runs.iter().flat_map(HeldParts::slots).map(|(page, slot)| (page as usize, slot)).collect()
 }
 
 /// One to four components of any rule.

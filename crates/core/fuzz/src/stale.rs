@@ -23,7 +23,8 @@ impl Player {
         let handle = self.released[index];
         assert!(matches!(self.tree.release(handle), Err(Error::StaleHandle { .. })));
         assert!(matches!(self.tree.release_components(handle, ["c0"]), Err(Error::StaleHandle { .. })));
-        let grown = self.tree.insert(handle, &[1, 2, 3, 4, 5], Vec::new(), false);
+        assert!(matches!(self.tree.drop_state(handle, 0, 1), Err(Error::StaleHandle { .. })));
+        let grown = self.tree.insert(handle, &[1, 2, 3, 4, 5], Vec::<(String, _)>::new(), false);
         assert!(matches!(grown, Err(Error::StaleHandle { .. })));
     }
 

@@ -5,9 +5,10 @@
 //! ```
 //!
 //! The chance is learned: of the runs of one kind (how often used, how many children) so many came back. The
-//! worth is what must be computed again when the run is gone: of a prefix-closed component one page, since
-//! pages leave one by one from the tail, whatever the run; of others the pages of the node, since the boundary
-//! falls back to where the node begins, compared with the mean of its component. Bytes need no term of their
+//! worth is what must be computed again when the run is gone. Of a state that is the pages of its node, since
+//! the boundary falls back to where the node begins, compared with the mean of its component. Pages of other
+//! components are worth the same, one as the other: those of a prefix-closed one leave one by one from the
+//! tail, and a window needs all of its own, however its path is cut into nodes. Bytes need no term of their
 //! own, as all slots of a component are of one size. All counts are the component's own, and are halved from
 //! time to time, so that the old counts for less.
 //!
@@ -17,6 +18,7 @@
 //! 2018).
 
 use super::{Policy, Usage};
+use crate::rule::Rule;
 use crate::tree::Component;
 
 const USES_MAX: u32 = 4;
@@ -30,7 +32,7 @@ const GAPS_KEPT: f64 = 4.0;
 /// What was seen of one component.
 #[derive(Clone, Debug, Default)]
 struct Learned {
-    is_closed: bool,
+    holds_state: bool,
     /// By kind: uses of runs, and those of them that another use followed.
     seen: [u64; KINDS],
     returned: [u64; KINDS],
@@ -55,7 +57,7 @@ impl Policy for Cost {
 
     fn bind(&mut self, components: &[Component]) {
         let nothing = |component: &Component| Learned {
-            is_closed: component.rule.prefix_closed(),
+            holds_state: matches!(component.rule, Rule::Checkpoint),
             ..Learned::default()
         };
         self.learned = components.iter().map(nothing).collect();
@@ -126,7 +128,7 @@ impl Learned {
 
     /// Work at stake, from 0 to 2, 1 for the mean.
     fn worth(&self, usage: &Usage) -> f64 {
-        if self.is_closed || self.pages == 0 {
+        if !self.holds_state || self.pages == 0 {
             return 1.0;
         }
         let pages = f64::from(usage.end_page - usage.start_page);

@@ -4,10 +4,11 @@ pub(super) const CHANCE_MAX: f64 = 0.999;
 /// Share of what was learned that each refit keeps.
 pub(super) const KEPT: f64 = 0.98;
 
-/// How many came back of those seen; `pending` are those who should be back by now, and are not.
+/// How many came back of those seen, and `kept` what they used again; `pending` are those who should be back by now, and are not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chance {
     pub(super) returned: f64,
+    pub(super) kept: f64,
     pub(super) seen: f64,
     pub(super) pending: f64,
 }
@@ -19,9 +20,15 @@ impl Chance {
         ((self.returned + strength * prior) / seen).min(CHANCE_MAX)
     }
 
+    /// What is used again by those who come back, of what they had.
+    pub(super) fn share(&self, prior: f64, strength: f64) -> f64 {
+        (self.kept + strength * prior) / (self.returned + strength)
+    }
+
     /// The past counts for less.
     pub(super) fn forget(&mut self) {
         self.returned *= KEPT;
+        self.kept *= KEPT;
         self.seen *= KEPT;
         self.pending = 0.0;
     }

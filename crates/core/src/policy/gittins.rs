@@ -9,21 +9,24 @@
 //!
 //! Two things are learned, from what sessions do, not from what the cache happens to hold:
 //!
-//! - **chance** that a session goes on: of those at the same turn that grew by as many pages (to a power of
-//!   two) so many did, and of what they had so much was used again; where little is known, of those at the same
-//!   turn, of all.
+//! - **chance** that a session goes on, and share of its path that it uses again then: of those at the same
+//!   turn that grew by as many pages (to a power of two) so many did; where little is known, of those at the
+//!   same turn, of all. What a session passed often before it uses again more surely than what is new to it: a
+//!   branch that was tried, a prompt of a side task.
 //! - **gaps** in a unit of the session's own: its mean gap, drawn to that of others at the same turn while it
 //!   is new, shifted by the length of its last answer as far as such lengths told gaps before.
 //!
 //! What several sessions passed is shared: its own gaps count. What no session refers to any more is
-//! superseded, and has a chance of its own. Ranks change as time goes by, so they are found anew time and again
-//! (rule P-7).
+//! superseded, and has the chance of its kind, by component (`fates`): the path that a session left for a side
+//! task comes back, that of the side task does not. Ranks change as time goes by, so they are found anew time
+//! and again (rule P-7).
 
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
 use super::courses::{Chance, Course, KEPT, Mean};
+use super::fates::{Fates, KEPT_SHARE, SHARED, kind_of};
 use super::gaps::{Gaps, early_shape};
 use super::{Passage, Policy, Usage};
 use crate::rule::Rule;
@@ -35,9 +38,9 @@ const TURNS: usize = TURN_ENDS.len() + 1;
 const GROWTHS: usize = 32;
 /// So many gaps make a mean; more forget the oldest.
 const FOLLOWED: f64 = 10.0;
+/// Of what nobody passed yet, of what several sessions did that go on.
+const EARLY_CHANCE: f64 = 0.5;
 const SHARED_CHANCE: f64 = 0.99;
-/// Of what several sessions passed and none refers to.
-const LEFT_CHANCE: f64 = 0.5;
 /// What is believed beforehand counts as much as so many sessions of mean weight.
 const CHANCE_STRENGTH: f64 = 5.0;
 const GAPS_STRENGTH: f64 = 60.0;
@@ -61,8 +64,11 @@ struct Touched {
 #[derive(Clone, Copy, Debug, Default)]
 struct Passing {
     number: u64,
+    /// Whether its path is shorter than the one before.
+    is_shorter: bool,
     scale_s: f64,
     chance: f64,
+    share: f64,
 }
 
 /// Returns that are to be expected for the room taken.
@@ -76,7 +82,6 @@ pub struct Gittins {
     everyone: Chance,
     by_turn: [Chance; TURNS],
     by_growth: Vec<Chance>,
-    superseded: Chance,
     private_gaps: Gaps,
     superseded_gaps: Gaps,
     shared_gaps: Gaps,
@@ -90,6 +95,7 @@ pub struct Gittins {
     until_refit: f64,
     registrations: f64,
     passing: Passing,
+    fates: Vec<Fates>,
     touched: Vec<Touched>,
 }
 
@@ -103,7 +109,6 @@ impl Default for Gittins {
             everyone: Chance::default(),
             by_turn: [Chance::default(); TURNS],
             by_growth: vec![Chance::default(); TURNS * GROWTHS],
-            superseded: Chance::default(),
             private_gaps: Gaps::new(),
             superseded_gaps: Gaps::new(),
             shared_gaps: Gaps::new(),
@@ -117,6 +122,7 @@ impl Default for Gittins {
             until_refit: REFITS.0,
             registrations: 0.0,
             passing: Passing::default(),
+            fates: Vec::new(),
             touched: Vec::new(),
         };
         made.fit();
@@ -139,6 +145,7 @@ impl Policy for Gittins {
             ..Touched::default()
         };
         self.touched = components.iter().map(untouched).collect();
+        self.fates = vec![Fates::new(); components.len()];
     }
 
     fn set_time(&mut self, now_s: f64) {
@@ -155,6 +162,7 @@ impl Policy for Gittins {
         if course.turns > 0 {
             self.came_back(&mut course, passage);
         }
+        let is_shorter = passage.pages < course.pages;
         let grown = passage.pages.saturating_sub(course.pages);
         course.turns += 1;
         course.turn = turn_class(course.turns);
@@ -164,25 +172,40 @@ impl Policy for Gittins {
         course.scale_s = self.expected_s(&course);
         course.weight = f64::from(passage.pages.max(1)).sqrt();
         self.weigh(course.weight);
-        self.passing = Passing { number, scale_s: course.scale_s, chance: self.chance_of(&course) };
+        let (chance, share) = (self.chance_of(&course), self.share_of(&course));
+        self.passing = Passing { number, is_shorter, scale_s: course.scale_s, chance, share };
         self.courses.insert(number, course);
         self.registrations += 1.0;
         self.until_refit -= 1.0;
     }
 
-    fn passed(&mut self, usage: &mut Usage) {
-        if usage.passes > 0 {
-            let gap_s = (self.now_s - usage.since_s).max(GAP_MIN_S);
-            let weight = f64::from(usage.end_page - usage.start_page).sqrt();
-            if usage.parties > 1 {
-                self.shared_gaps.add(gap_s / self.shared_scale_s(usage), weight);
-                self.mean_of_shared.add(gap_s.sqrt(), FOLLOWED * FOLLOWED);
-            } else if usage.sessions == 0 {
-                self.superseded_gaps.add(gap_s / usage.scale_s, weight);
-                self.superseded.returned += weight;
+    fn found(&mut self, usage: &mut Usage) {
+        if usage.sessions == 0 && usage.uses > 0 {
+            let (pages, kind) = (pages_of(usage), kind_in(usage));
+            let fates = &mut self.fates[usage.component as usize];
+            fates.count_return(kind, pages);
+            fates.count_left(kind, pages); // until it is passed
+            if usage.passes > 0 {
+                self.learn_gap(usage);
             }
-            usage.gaps = (usage.gaps + 1.0).min(FOLLOWED);
-            usage.gap_root += (gap_s.sqrt() - usage.gap_root) / usage.gaps;
+            usage.since_s = self.now_s;
+        }
+        usage.is_found = true;
+    }
+
+    fn passed(&mut self, usage: &mut Usage) {
+        let (pages, kind) = (pages_of(usage), kind_in(usage));
+        let fates = &mut self.fates[usage.component as usize];
+        let is_left = usage.sessions == 0;
+        if is_left && (usage.is_found || usage.passes == 0) {
+            fates.count_left(kind, -pages);
+        } else if is_left {
+            fates.count_return(kind, pages);
+        } else if usage.passes > 0 && usage.parties <= 1 {
+            fates.count_kept(kind, pages, true);
+        }
+        if usage.passes > 0 && !(is_left && usage.is_found) {
+            self.learn_gap(usage);
         }
         if usage.session != self.passing.number {
             usage.parties = usage.parties.saturating_add(1);
@@ -190,12 +213,30 @@ impl Policy for Gittins {
         }
         usage.passes = usage.passes.saturating_add(1);
         usage.since_s = self.now_s;
-        (usage.chance, usage.scale_s) = (self.passing.chance, self.passing.scale_s);
+        (usage.kind, usage.is_found) = (kind_of(usage.passes, self.passing.is_shorter), false);
+        (usage.chance, usage.share) = (self.passing.chance, self.passing.share);
+        usage.scale_s = self.passing.scale_s;
+    }
+
+    fn left(&mut self, usage: &mut Usage) {
+        if usage.passes > 0 {
+            let (pages, kind) = (pages_of(usage), kind_in(usage));
+            let fates = &mut self.fates[usage.component as usize];
+            if usage.parties <= 1 {
+                fates.count_kept(kind, pages, usage.is_found);
+            }
+            fates.count_left(kind, pages);
+            usage.is_found = false;
+        }
     }
 
     fn settled(&mut self) {
         if self.until_refit <= 0.0 {
             self.refit();
+        }
+        for (fates, touched) in self.fates.iter_mut().zip(&self.touched) {
+            let pages = if touched.count > 0.0 { touched.pages / touched.count } else { 1.0 };
+            fates.settle(CHANCE_STRENGTH * pages);
         }
     }
 
@@ -206,7 +247,6 @@ impl Policy for Gittins {
         for chance in self.chances_of(&course) {
             chance.seen += gone;
         }
-        self.superseded.seen += course.weight;
     }
 
     fn touch(&mut self, usage: &mut Usage, _gap_ticks: u64, _gap_s: f64) {
@@ -227,18 +267,40 @@ impl Policy for Gittins {
 impl Gittins {
     /// Chance of being used again, over the time that the room is taken.
     fn promise(&self, usage: &Usage) -> f64 {
-        let (gaps, chance, scale_s, since_s) = if usage.passes == 0 {
-            (&self.private_gaps, 0.5, self.scale_of_all(), usage.last_s) // nobody told whose it is
+        let (fates, kind) = (&self.fates[usage.component as usize], kind_in(usage));
+        let chance = if usage.sessions == 0 {
+            fates.left_chance(kind)
+        } else if usage.passes == 0 {
+            EARLY_CHANCE
         } else if usage.parties > 1 {
-            let chance = if usage.sessions > 0 { SHARED_CHANCE } else { LEFT_CHANCE };
-            (&self.shared_gaps, chance, self.shared_scale_s(usage), usage.since_s)
-        } else if usage.sessions > 0 {
-            (&self.private_gaps, usage.chance, usage.scale_s, usage.since_s)
+            SHARED_CHANCE
         } else {
-            let chance = self.superseded.value(0.1, self.strength());
-            (&self.superseded_gaps, chance, usage.scale_s, usage.since_s)
+            usage.chance * (usage.share * fates.kept_factor(kind)).min(1.0)
+        };
+        let (gaps, scale_s, since_s) = if usage.passes == 0 {
+            (&self.private_gaps, self.scale_of_all(), usage.last_s) // nobody told whose it is
+        } else if usage.parties > 1 {
+            (&self.shared_gaps, self.shared_scale_s(usage), usage.since_s)
+        } else if usage.sessions > 0 {
+            (&self.private_gaps, usage.scale_s, usage.since_s)
+        } else {
+            (&self.superseded_gaps, usage.scale_s, usage.since_s)
         };
         gaps.index(chance, (self.now_s - since_s).max(0.0) / scale_s) / scale_s
+    }
+
+    /// Learns how long it took until a run was used again.
+    fn learn_gap(&mut self, usage: &mut Usage) {
+        let gap_s = (self.now_s - usage.since_s).max(GAP_MIN_S);
+        let weight = pages_of(usage).sqrt();
+        if usage.parties > 1 {
+            self.shared_gaps.add(gap_s / self.shared_scale_s(usage), weight);
+            self.mean_of_shared.add(gap_s.sqrt(), FOLLOWED * FOLLOWED);
+        } else if usage.sessions == 0 {
+            self.superseded_gaps.add(gap_s / usage.scale_s, weight);
+        }
+        usage.gaps = (usage.gaps + 1.0).min(FOLLOWED);
+        usage.gap_root += (gap_s.sqrt() - usage.gap_root) / usage.gaps;
     }
 
     /// Work at stake, from 0 to 2, 1 for the mean: what is computed again when a state is gone.
@@ -258,10 +320,10 @@ impl Gittins {
         let share = if course.pages > 0 { f64::from(used) / f64::from(course.pages) } else { 0.0 };
         let kept = course.weight * share;
         for chance in self.chances_of(course) {
-            chance.returned += kept;
+            chance.returned += course.weight;
+            chance.kept += kept;
             chance.seen += course.weight;
         }
-        self.superseded.seen += course.weight - kept;
         self.private_gaps.add(gap_s / course.scale_s, kept);
         if !course.gaps.is_empty() {
             let mean_s = (course.gaps.root * course.gaps.root).max(GAP_MIN_S);
@@ -288,6 +350,14 @@ impl Gittins {
         let of_all = self.everyone.value(0.5, strength);
         let of_turn = self.by_turn[course.turn].value(of_all, strength);
         self.by_growth[course.cell].value(of_turn, strength)
+    }
+
+    /// How much of its path a session uses again that goes on.
+    fn share_of(&self, course: &Course) -> f64 {
+        let strength = self.strength();
+        let of_all = self.everyone.share(KEPT_SHARE, strength);
+        let of_turn = self.by_turn[course.turn].share(of_all, strength);
+        self.by_growth[course.cell].share(of_turn, strength)
     }
 
     /// The gap that is expected of a session from now on.
@@ -348,10 +418,10 @@ impl Gittins {
 
     /// Old counts shrink, those who should be back are counted. Cost: O(sessions), every so often.
     fn refit(&mut self) {
-        let [everyone, superseded] = [&mut self.everyone, &mut self.superseded];
-        for chance in self.by_turn.iter_mut().chain(&mut self.by_growth).chain([everyone, superseded]) {
+        for chance in self.by_turn.iter_mut().chain(&mut self.by_growth).chain([&mut self.everyone]) {
             chance.forget();
         }
+        self.fates.iter_mut().for_each(Fates::forget);
         let courses = std::mem::take(&mut self.courses);
         for course in courses.values() {
             let due = course.weight * self.private_gaps.back_by(self.waited(course) / course.scale_s);
@@ -375,6 +445,16 @@ impl Gittins {
         self.superseded_gaps.refit(&self.private_gaps.back, strength);
         self.shared_gaps.refit(&self.private_gaps.back, strength);
     }
+}
+
+/// Pages of a run's node.
+fn pages_of(usage: &Usage) -> f64 {
+    f64::from(usage.end_page - usage.start_page)
+}
+
+/// Place of a run's counts.
+fn kind_in(usage: &Usage) -> usize {
+    if usage.parties > 1 { SHARED } else { usage.kind }
 }
 
 /// Class of a number of requests, at least 1.

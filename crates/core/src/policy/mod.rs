@@ -8,6 +8,7 @@
 mod cost;
 mod courses;
 mod factory;
+mod fates;
 mod gaps;
 mod gittins;
 mod lfu;
@@ -68,8 +69,14 @@ pub struct Usage {
     pub since_s: f64,
     /// Chance that it comes back.
     pub chance: f64,
+    /// Share of its path that the session uses again when it does.
+    pub share: f64,
     /// The gap that is expected.
     pub scale_s: f64,
+    /// What kind of run it was when it was passed.
+    pub kind: usize,
+    /// Whether a lease needed it since.
+    pub is_found: bool,
     /// Mean of the square roots of the run's own gaps.
     pub gap_root: f64,
     /// How many these are.
@@ -137,6 +144,12 @@ pub trait Policy: Debug + Send + Sync {
 
     /// Tells a policy that ages of a run on the path registered just now; it is asked its rank then.
     fn passed(&mut self, _usage: &mut Usage) {}
+
+    /// Tells a policy that ages of a run that a lease needs, before it is touched.
+    fn found(&mut self, _usage: &mut Usage) {}
+
+    /// Tells a policy that ages of a run that no session refers to any more.
+    fn left(&mut self, _usage: &mut Usage) {}
 
     /// Tells a policy that ages that it was told of all runs of the path.
     fn settled(&mut self) {}

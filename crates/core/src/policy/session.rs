@@ -64,6 +64,14 @@ impl Policy for Session {
         self.base.passed(usage);
     }
 
+    fn found(&mut self, usage: &mut Usage) {
+        self.base.found(usage);
+    }
+
+    fn left(&mut self, usage: &mut Usage) {
+        self.base.left(usage);
+    }
+
     fn settled(&mut self) {
         self.base.settled();
     }

@@ -48,7 +48,7 @@ impl Both {
         let before = self.tree.dump();
         let holdings = self.tree.holdings(path, boundary_tokens).expect("a fresh match");
         for (component, runs) in holdings.iter().enumerate() {
-            let told = runs.iter().flat_map(|run| (run.first_page as usize..).zip(run.slots.iter().copied()));
+            let told = runs.iter().flat_map(|run| run.slots().map(|(page, slot)| (page as usize, slot)));
             let held = |page| Some((page, self.model.held(component, tokens, page)?));
             assert!(told.eq((0..boundary).filter_map(held)), "all that is held is told");
             assert!(runs.windows(2).all(|pair| pair[0].end_page() < pair[1].first_page), "runs are joined");
@@ -91,7 +91,7 @@ impl Both {
             };
             let runs = (start..pages).filter(|&page| wanted(page)).map(|page| {
                 self.next_slot += 1;
-                GivenRun { first_page: page as i64, slots: vec![self.next_slot] }
+                GivenRun { first_page: page as i64, slots: vec![self.next_slot].into() }
             });
             values.push((format!("c{component}"), runs.collect()));
         }
@@ -109,7 +109,8 @@ impl Both {
             }
         }
         for (component, runs) in done.adopted.iter().enumerate() {
-            for (page, &slot) in runs.iter().flat_map(|run| (run.first_page as usize..).zip(&run.slots)) {
+            for (page, &slot) in runs.iter().flat_map(|run| (run.first_page as usize..).zip(run.slots.iter()))
+            {
                 let place =
                     &mut self.model.pages.get_mut(&path[..(page + 1) * PAGE]).expect("known")[component];
                 assert_eq!(place.replace(slot), None, "an adopted page was not held");

@@ -22,11 +22,13 @@ class StoreError(GraftlineError):
 
     Args:
         reason: one word for counters: `down`, `timeout`, `full`, `refused`, `busy` or `closed`.
+        told: what a request is told in its place; the reason by default, `left alone` during a pause.
     """
 
-    def __init__(self, reason: str, message: str, *, hint: str = "") -> None:
+    def __init__(self, reason: str, message: str, *, hint: str = "", told: str = "") -> None:
         super().__init__(message, hint=hint)
         self.reason = reason
+        self.told = told or reason
 
 
 @dataclass(frozen=True, slots=True)

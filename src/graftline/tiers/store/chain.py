@@ -81,8 +81,16 @@ class ChainStore:
             store.close()
         return bool(gone)
 
-    def exists(self, keys: Sequence[Key], deadline_s: float | None = None) -> list[bool]:
-        """Which objects are in any store; a farther one is asked only for what the nearer ones lack."""
+    def exists(
+        self, keys: Sequence[Key], deadline_s: float | None = None, faults: set[str] | None = None
+    ) -> list[bool]:
+        """Which objects are in any store; a farther one is asked only for what the nearer ones lack.
+
+        Args:
+            keys: of the objects.
+            deadline_s: for all stores together.
+            faults: gets the reasons of those that were passed over.
+        """
         there = [False] * len(keys)
         asked = _Asked(deadline_s)
         for store in self._stores:
@@ -93,7 +101,7 @@ class ChainStore:
                 missing, asked.of(store.exists, [keys[i] for i in missing]) or (), strict=False
             ):
                 there[i] = found
-        asked.raise_if_all_failed()
+        asked.raise_if_all_failed(faults)
         return there
 
     def everywhere(self, keys: Sequence[Key], deadline_s: float | None = None) -> list[bool]:
@@ -108,7 +116,12 @@ class ChainStore:
         return there
 
     def get_checked(
-        self, keys: Sequence[Key], sizes: Sequence[int], check: Check, deadline_s: float | None = None
+        self,
+        keys: Sequence[Key],
+        sizes: Sequence[int],
+        check: Check,
+        deadline_s: float | None = None,
+        faults: set[str] | None = None,
     ) -> list[Got]:
         """Objects from the first store that has a good one; a bad one is removed where it was.
 
@@ -117,6 +130,7 @@ class ChainStore:
             sizes: most bytes of each.
             check: judges each object that a store gave.
             deadline_s: for all stores together.
+            faults: gets the reasons of the stores that were passed over.
         """
         got = [MISS] * len(keys)
         asked = _Asked(deadline_s)
@@ -135,7 +149,7 @@ class ChainStore:
                     got[i] = Got(view, store.url)
             if bad:
                 asked.of(store.remove, bad)
-        asked.raise_if_all_failed()
+        asked.raise_if_all_failed(faults)
         return got
 
     def fill(self, keys: Sequence[Key], gots: Sequence[Got]) -> None:
@@ -230,10 +244,12 @@ class _Asked:
         self._answers += 1
         return answer
 
-    def raise_if_all_failed(self) -> None:
-        """The last error, when there was no answer at all."""
+    def raise_if_all_failed(self, faults: set[str] | None = None) -> None:
+        """The last error, when there was no answer at all; else `faults` gets the reasons."""
         if self._errors and not self._answers:
             raise self._errors[-1]
+        if faults is not None:
+            faults.update(error.told for error in self._errors)
 
     def raise_if_any_failed(self) -> None:
         """The last error."""

@@ -220,8 +220,9 @@ class GuardedStore:
         trial = self._breaker.enter()
         if trial is None:
             pause_s = self._breaker.left_alone_s
-            error = StoreError("down", f"store '{self.url}' failed and is left alone for {pause_s:.1f} s")
-            raise self._failed(operation, error, "left alone")
+            message = f"store '{self.url}' failed and is left alone for {pause_s:.1f} s"
+            error = StoreError("down", message, told="left alone")
+            raise self._failed(operation, error, error.told)
         own_s = self._limits.deadline_s
         limit_s = own_s if deadline_s is None else max(0.0, min(own_s, deadline_s))
         began = time.perf_counter()

@@ -23,11 +23,13 @@ class ObjectGot:
     Attributes:
         read: what was asked for. rows: its values, read-only, row i is page `read.place.first_page + i`;
         None when no store had a good one. got: its bytes and where they came from; for `ChainStore.fill`.
+        bad: why the last one that came was not taken; empty when none came but good ones.
     """
 
     read: ObjectRead
     rows: Rows | None
     got: Got
+    bad: str = ""
 
 
 def read_objects(
@@ -35,6 +37,7 @@ def read_objects(
     components: Sequence[StoredComponent],
     reads: Sequence[ObjectRead],
     deadline_s: float | None = None,
+    faults: set[str] | None = None,
 ) -> Iterator[ObjectGot]:
     """Reads objects in batches, and gives each as soon as its batch is there.
 
@@ -46,32 +49,39 @@ def read_objects(
         components: those of the lookup that the reads came from.
         reads: what to read.
         deadline_s: for all of them together; None leaves each call to its guard.
+        faults: gets the reasons of the stores that were passed over.
     Raises:
         StoreError: a call failed in every store.
     """
     end_s = None if deadline_s is None else time.monotonic() + deadline_s
     for batch in in_batches(reads, BATCH_BYTES):
         left_s = None if end_s is None else max(0.0, end_s - time.monotonic())
-        yield from _read_batch(stores, components, batch, left_s)
+        yield from _read_batch(stores, components, batch, left_s, faults)
 
 
 def _read_batch(
-    stores: ChainStore, components: Sequence[StoredComponent], batch: list[ObjectRead], left_s: float | None
+    stores: ChainStore,
+    components: Sequence[StoredComponent],
+    batch: list[ObjectRead],
+    left_s: float | None,
+    faults: set[str] | None,
 ) -> Iterator[ObjectGot]:
     rows: list[Rows | None] = [None] * len(batch)
+    bad = [""] * len(batch)
 
     def check(index: int, data: memoryview) -> str:
         read = batch[index]
         try:
             rows[index] = decode(components[read.component].layout, read.place, data)
         except BadObjectError as error:
+            bad[index] = error.reason
             return error.reason
         return ""
 
     gots = stores.get_checked(
-        [read.key for read in batch], [read.object_bytes for read in batch], check, left_s
+        [read.key for read in batch], [read.object_bytes for read in batch], check, left_s, faults
     )
-    yield from map(ObjectGot, batch, rows, gots)
+    yield from map(ObjectGot, batch, rows, gots, bad)
 
 
 class Sized(Protocol):
