@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,17 @@ from server_support import Live
 from graftline import __version__
 from graftline.cli.app import main
 from graftline.cli.options import (
+    FLAG_OF,
     NetworkOptions,
     ServeConfig,
     TierOptions,
     default_name,
+    in_flags,
     parse_bytes,
     parse_slots,
 )
 from graftline.cli.output import human_bytes
+from graftline.engine import EngineConfig
 
 Run = Any
 
@@ -137,20 +141,28 @@ WRONG = [
     (["serve", "m", "--api-key-file", "absent.txt"], "absent.txt"),
     (["serve", "m", "--config", "absent.toml"], "absent.toml"),
     (["serve", "m", "--chunk-tokens", "4096"], "--max-num-batched-tokens"),
-    (["serve", "m", "--page-size", "0"], "page_tokens"),
-    (["serve", "m", "--store", "file:/tmp/s"], "host"),
+    (["serve", "m", "--page-size", "0"], "--page-size is 0"),
+    (["serve", "m", "--store", "file:/tmp/s"], "give --host-memory or --host-ratio"),
     (["serve", "m", "--write-policy", "often"], "write_through"),
     (["serve", "m", "--eviction-policy", "mru"], "gittins"),
     (["serve", "m", "--checkpoints", "here"], "grid:TOKENS"),
-    (["serve", "m", "--tenant-share", "0"], "namespace_share"),
-    (["serve", "m", "--prefetch-timeout", "0"], "prefetch_timeout"),
-    (["serve", "m", "--store-drain-timeout", "-1"], "drain_s is -1"),
+    (["serve", "m", "--tenant-share", "0"], "--tenant-share is 0"),
+    (["serve", "m", "--prefetch-timeout", "0"], "--prefetch-timeout is 0"),
+    (["serve", "m", "--store-drain-timeout", "-1"], "--store-drain-timeout is -1"),
     (["srve"], "serve"),
     (["make-model"], "--list"),
     (["make-model", "inklink", "somewhere"], "inkling"),
     (["make-model", "inkling", "somewhere", "--set", "layers"], "NAME=NUMBER"),
     (["make-model", "inkling", "somewhere", "--set", "layer=3"], "layers"),
 ]
+
+
+def test_flags_stand_for_settings_that_the_engine_has(run: Run) -> None:
+    _, helped, _ = run("serve", "--help")
+    for setting, flag in FLAG_OF.items():
+        assert setting in {field.name for field in fields(EngineConfig)}
+        assert f"{flag} " in helped
+    assert in_flags("host_bytes and other_names are 3") == "--host-memory and other_names are 3"
 
 
 @pytest.mark.parametrize(("arguments", "named"), WRONG)

@@ -54,6 +54,32 @@ def parse_slots(text: str) -> dict[str, int]:
     return slots
 
 
+FLAG_OF = {
+    "page_tokens": "--page-size",
+    "chunk_tokens": "--chunk-tokens",
+    "max_batched_tokens": "--max-num-batched-tokens",
+    "max_running": "--max-num-seqs",
+    "max_waiting": "--max-waiting",
+    "max_model_tokens": "--max-model-len",
+    "device_bytes": "--device-memory",
+    "namespace_share": "--tenant-share",
+    "session_ttl_s": "--session-ttl",
+    "max_sessions": "--max-sessions",
+    "explain_pages": "--explain-pages",
+    "host_bytes": "--host-memory",
+    "host_ratio": "--host-ratio",
+    "write_uses": "--write-uses",
+    "prefetch_timeout_s": "--prefetch-timeout",
+    "drain_s": "--store-drain-timeout",
+}
+"""The engine's settings, as its errors name them, to the flags that set them."""
+
+
+def in_flags(text: str) -> str:
+    """A text of the engine with the names that whoever types the command knows."""
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: FLAG_OF.get(found[0], found[0]), text)
+
+
 def _bytes(_: type, tokens: Sequence[Token]) -> int:
     return parse_bytes(tokens[0].value)
 
@@ -139,7 +165,7 @@ class CacheOptions:
     prefix_cache: bool = True
     """Whether prompts reuse anything."""
     eviction_policy: str = "lru"
-    """Which values leave first: lru, lfu, slru, priority, session, session(lfu), cost."""
+    """Which values leave first: lru, lfu, slru, priority, session, session(lfu), cost, gittins."""
     checkpoints: str = "replay,end,answer,branch,marks"
     """Boundaries with windows and states: replay, end, answer, branch, marks, grid:TOKENS; newest:COUNT."""
     tenant_share: float = 1.0

@@ -11,12 +11,12 @@ from pathlib import Path
 from transformers import AutoConfig
 from transformers.utils import logging as library_logging
 
-from graftline.cli.options import ServeConfig
+from graftline.cli.options import ServeConfig, in_flags
 from graftline.cli.output import human_bytes, note
 from graftline.engine import load_engine
 from graftline.engine.api import EngineInfo
 from graftline.engine.layouts import ModelLayout, plan_layout
-from graftline.errors import GraftlineError
+from graftline.errors import ConfigError, GraftlineError
 from graftline.server.app import create_app
 from graftline.server.config import ServerConfig
 from graftline.server.logs import START, set_up
@@ -34,7 +34,10 @@ def run_server(path_or_name: str, options: ServeConfig) -> int:
     Raises:
         ConfigError: settings that cannot work, or an address that cannot be bound.
     """
-    engine_config = options.engine_config()
+    try:
+        engine_config = options.engine_config()
+    except ConfigError as error:
+        raise ConfigError(in_flags(error.message), hint=in_flags(error.hint)) from None
     config = options.server_config(path_or_name)
     set_up(options.log.log_level, as_json=options.log.log_json)
     if not sys.stderr.isatty():
@@ -117,9 +120,9 @@ def _keys_line(config: ServerConfig, key_file: Path | None) -> str:
 
 def _tell_failure(path_or_name: str, error: BaseException) -> None:
     if isinstance(error, GraftlineError):
-        note(f"error: {error.message}")
+        note(f"error: {in_flags(error.message)}")
         if error.hint:
-            note(f"hint: {error.hint}")
+            note(f"hint: {in_flags(error.hint)}")
     elif isinstance(error, OSError):
         note(f"error: no model could be loaded from '{path_or_name}': {str(error).splitlines()[0]}")
         note("hint: name a local folder with config.json, weights and tokenizer, or a hub name")
