@@ -105,11 +105,6 @@ def pool_flags(model: Path, asks: Sequence[Ask], page_tokens: int, share: float)
     return [*flags, "--slots", ",".join(f"{name}={count}" for name, count in slots.items())]
 
 
-def send(model: Path, name: str, flags: Sequence[str], asks: Sequence[Ask], out: Console) -> Run:
-    """All requests to one server, one after another; one token is generated each time."""
-    return send_in_turn(model, {name: flags}, asks, out)[0]
-
-
 def send_in_turn(
     model: Path, servers: Mapping[str, Sequence[str]], asks: Sequence[Ask], out: Console
 ) -> list[Run]:

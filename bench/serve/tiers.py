@@ -4,10 +4,11 @@ Each agent's prompts grow as in a recorded trajectory of a coding agent, scaled 
 in another order each round. That is the worst case for a small cache: when an agent comes back, all others
 have been there. The device's pools hold a quarter of the working set, the host's half of it, the store all.
 
-Prompts are token ids; one token is generated. The same requests are sent to three servers, one after another:
-L1, L1+L2, L1+L2+L3. Told are the hit rate, the time to the first token, and the effective input tokens a
-second: prompt tokens served in a second of wall time, computed or not. The limit is told too: no tier can be
-faster than computing what nobody has computed before, and bringing up what somebody has.
+Prompts are token ids; one token is generated. Each request is sent to three servers in turn, one at a time:
+L1, L1+L2, L1+L2+L3; so what else the machine does falls on all of them. Told are the hit rate, the time to the
+first token, and the effective input tokens a second: prompt tokens served in a second of the time that answers
+took, computed or not. The limit is told too: no tier can be faster than computing what nobody has computed
+before, and bringing up what somebody has.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 from bench.harness import Report, Spread, console, show
 from bench.serve.agents import Ask, even_lengths, in_rounds, scaled, trajectory_lengths
 from bench.serve.models import bench_model
-from bench.serve.sending import Run, endless_rate, pool_flags, send, texts_that_differ
+from bench.serve.sending import Run, endless_rate, pool_flags, send_in_turn, texts_that_differ
 from bench.serve.tiers_plot import plot
 from rich.console import Console
 
@@ -49,7 +50,7 @@ def main() -> int:
     for family in options.families:
         model = bench_model(family, options.preset, options.out / "bench-models")
         asks = list(in_rounds(lengths, options.preset, options.seed))
-        runs = [measure(options, model, tier, asks, out) for tier in options.tiers]
+        runs = measure(options, model, asks, out)
         differing = texts_that_differ(runs)
         same = same and not differing
         ceiling = endless_rate(asks, options.page_size)
@@ -94,18 +95,20 @@ def trajectories(options: argparse.Namespace) -> list[list[int]]:
     return scaled(found, options.last_tokens)
 
 
-def measure(options: argparse.Namespace, model: Path, tier: str, asks: Sequence[Ask], out: Console) -> Run:
-    """All requests to one server."""
+def measure(options: argparse.Namespace, model: Path, asks: Sequence[Ask], out: Console) -> list[Run]:
+    """All requests to a server with each of the tiers."""
     store = options.out / "bench-store"
     shutil.rmtree(store, ignore_errors=True)
     flags = pool_flags(model, asks, options.page_size, options.device_share)
-    if "L2" in tier:
-        flags += ["--host-ratio", str(options.host_share / options.device_share)]
-    if "L3" in tier:
-        flags += ["--store", f"file:{store}?size=20GB", "--prefetch-policy", "wait"]
-    run = send(model, tier, flags, asks, out)
+    host = ["--host-ratio", str(options.host_share / options.device_share)]
+    lower = {
+        "L1": [],
+        "L1+L2": host,
+        "L1+L2+L3": [*host, "--store", f"file:{store}?size=20GB", "--prefetch-policy", "wait"],
+    }
+    runs = send_in_turn(model, {tier: [*flags, *lower[tier]] for tier in options.tiers}, asks, out)
     shutil.rmtree(store, ignore_errors=True)
-    return run
+    return runs
 
 
 def show_runs(family: str, runs: Sequence[Run], ceiling: float, differing: int, out: Console) -> None:

@@ -16,6 +16,7 @@ from engine_support import (
     PATIENCE_S,
     Client,
     assert_greedy,
+    layout_of,
     one_of_each_composition,
     random_prompt,
     replay_boundary,
@@ -24,6 +25,7 @@ from engine_support import (
 
 from graftline.engine import load
 from graftline.engine.scheduler import Scheduler
+from graftline.engine.sizes import slots_needed
 from graftline.errors import ConfigError
 from graftline.plan import Tier
 from graftline.tiers.store.base import Key, Store
@@ -462,3 +464,27 @@ def test_a_store_attached_at_run_time_is_measured_and_counted(others: int, tmp_p
             assert len(client.engine.stats().stores) == others + 1
             assert (figures.calls["put"] > 0, figures.written_bytes > 0) == (True, True)
             client.assert_idle_and_whole()
+
+
+@pytest.mark.rule("H-7", "X-8")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_conversations_in_turn_over_a_host_that_holds_one(family: str) -> None:
+    """What one has kept is still on its way to the store when the next one asks for all of the host."""
+    longest, agents, turns = 96, 3, 4
+    components = layout_of(family).components
+    slots = {plan.name: slots_needed(plan.rule, 4, longest + 8, 16) + 4 for plan in components}
+    config = with_store("memory:", host_ratio=1.0, slots=slots, chunk_tokens=16, max_batched_tokens=64)
+    with serving(family, **config) as client:
+        page = client.engine.info.page_tokens
+        texts = [random_prompt(agent, longest) for agent in range(agents)]
+        for turn in range(turns):
+            length = longest // turns * (turn + 1)
+            for agent, text in enumerate(texts):
+                outcome = client.ask(text[:length], 2, session_id=f"agent {agent}")
+                assert_greedy(family, [text[:length]], [outcome], 2)
+                assert outcome.reuse is not None
+                assert outcome.reuse.shortfalls == ()
+                if turn:
+                    assert outcome.reused >= (longest // turns * turn - 1) // page * page
+        settle(client)
+        client.assert_idle_and_whole()

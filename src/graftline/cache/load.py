@@ -50,6 +50,11 @@ class Load:
         return bool(self._leases)
 
     @property
+    def will_leave_room(self) -> bool:
+        """Whether it holds places of the host, which it will let go."""
+        return self.protects
+
+    @property
     def reach(self) -> Reach:
         """How deep the host reaches, for the request's report."""
         return Reach(Tier.HOST, self.boundary_tokens, self.failed if self.done else NOT_IN_TIME)

@@ -185,7 +185,7 @@ class LowerTiers:
         if self.shelf is None:
             return None
         limit = limit_tokens // self.link.host.page_tokens
-        prefetch = Prefetch(self.link, self.shelf, namespace, tokens, limit, self.worth)
+        prefetch = Prefetch(self.link, self.shelf, namespace, tokens, limit, self.worth, self)
         if prefetch.done:
             return prefetch if prefetch.outcome else None
         self._given.append(prefetch)
@@ -215,10 +215,24 @@ class LowerTiers:
     def pump(self) -> None:
         """Ends the copies that are done and starts those that wait."""
         self._backups.pump(start=self.config.write_policy == "write_through")
-        self._step_given()
         if self.shelf is not None:
             self.shelf.pump()
             self.worth = self._gauge.step(self.worth)
+        self._step_given()  # last: what waits for room looks at what all others have let go
+
+    def will_leave_room(self, asking: Prefetch) -> bool:
+        """Whether something but `asking` holds places of the host that it will let go when it has ended."""
+        writing = self.shelf is not None and self.shelf.writing
+        others = any(given.will_leave_room for given in self._given if given is not asking)
+        return bool(self._backups.running or writing or others)
+
+    def await_copies(self) -> bool:
+        """Waits for the copies down that are on their way, to the store too; False when there were none."""
+        writing = self.shelf is not None and self.shelf.writing
+        copying = self.await_backups()
+        if self.shelf is not None:
+            self.shelf.wait()
+        return bool(copying or writing)
 
     def await_backups(self) -> bool:
         """Waits for the copies down that are on their way; whether there were any."""

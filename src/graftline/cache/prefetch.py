@@ -1,6 +1,7 @@
 """Store to host: what a queued prompt could reuse is fetched before it is computed (rules B-1 and on).
 
 looking up    on a reading thread: which objects exist; the deepest boundary over device, host and store
+waiting       the host has no room now, but something that is on its way will leave some
 fetching      places in the host are taken, objects are read, checked and copied into them
 again         an object was missing or wrong: what came is kept, the next best boundary is tried
 done          the host holds it, protected until `release`
@@ -11,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 
@@ -33,14 +35,27 @@ from graftline.tree import TreeCore
 
 ROUNDS_MAX = 4
 """Times that another boundary is tried when objects turn out to be missing."""
+ROOM_PATIENCE_S = 10.0
+"""How long a prefetch waits for room in the host at most."""
 
 
 class Phase(Enum):
     """Where a prefetch is."""
 
     LOOKING_UP = "looking up"
+    WAITING = "waiting for room"
     FETCHING = "fetching"
     DONE = "done"
+
+
+class Movers(Protocol):
+    """What else is on its way between the tiers, and protects places of the host meanwhile."""
+
+    def will_leave_room(self, asking: Prefetch) -> bool:
+        """Whether some of it, but for who asks, will let places of the host go when it has ended."""
+
+    def await_copies(self) -> bool:
+        """Waits for the copies that are on their way; False when there were none."""
 
 
 class Prefetch:
@@ -53,9 +68,16 @@ class Prefetch:
     """
 
     def __init__(
-        self, link: Link, shelf: Shelf, namespace: Namespace, tokens: Tokens, limit: int, worth: BreakEven
+        self,
+        link: Link,
+        shelf: Shelf,
+        namespace: Namespace,
+        tokens: Tokens,
+        limit: int,
+        worth: BreakEven,
+        movers: Movers,
     ) -> None:
-        self._link, self._shelf, self._worth = link, shelf, worth
+        self._link, self._shelf, self._worth, self._movers = link, shelf, worth, movers
         self._namespace, self._tokens, self._limit = namespace, tokens, limit
         self._started = time.perf_counter()
         elsewhere = self._look()
@@ -91,10 +113,17 @@ class Prefetch:
         """Whether it still holds leases."""
         return bool(self._leases)
 
+    @property
+    def will_leave_room(self) -> bool:
+        """Whether it holds places of the host, which it will let go whatever others do."""
+        return self.phase is Phase.FETCHING or (self.done and self.protects)
+
     def wait(self) -> None:
-        """Goes on until nothing more will come."""
+        """Goes on until nothing more will come. Waits for no room but what copies leave."""
         while not self.done:
             assert self._ticket is not None
+            if self.phase is Phase.WAITING and not self._movers.await_copies():
+                self._drop("no room")
             self._ticket.wait()
             self.step()
 
@@ -102,7 +131,9 @@ class Prefetch:
         """Goes on when a job has ended."""
         if self.done or self._ticket is None or not self._ticket.done:
             return
-        if self._ticket.error is not None:
+        if self.phase is Phase.WAITING:
+            self._begin_fetch()
+        elif self._ticket.error is not None:
             self._drop(getattr(self._ticket.error, "told", "failed"))
         elif self.phase is Phase.LOOKING_UP:
             self._begin_fetch()
@@ -124,6 +155,8 @@ class Prefetch:
         """The request has begun, or does not wait any more. What comes later stays in the host."""
         self._late |= not (self.done or self._given_up)
         self._given_up = True
+        if self.phase is Phase.WAITING:
+            self._finish()
         if self.done:
             release_all(self._leases)
 
@@ -169,7 +202,6 @@ class Prefetch:
         if boundary <= self._floor or self._given_up or self._rounds == ROUNDS_MAX:
             self._finish()
             return
-        self._rounds += 1
         reads = lookup.reads(boundary)
         gained = (boundary - self._floor) * page
         if not self._worth.store_pays(gained, sum(read.object_bytes for read in reads)):
@@ -181,14 +213,25 @@ class Prefetch:
         self._sources = [(device, device.claim(on_device.match, reach))]
         try:
             self._arrival = Arrival(self._link.host, self._namespace, self._tokens[: boundary * page])
-        except CapacityError:
-            self._drop("no room")
+        except CapacityError as full:
+            release_all(self._sources)
+            self._await_room(full)
             return
+        self._rounds += 1
         self._fetch = Fetch(self._link, self._shelf, self._arrival, reads, on_device)
         self.phase = Phase.FETCHING
         self._ticket = self._shelf.reads.submit(self._fetch.run)
         if self._ticket is None:
             self._drop("queue full")
+
+    def _await_room(self, full: CapacityError) -> None:
+        """Waits while others hold the room and will let it go; holds nothing meanwhile."""
+        fits = full.wanted_slots <= self._link.host.ledgers[full.component].capacity
+        patient = time.perf_counter() - self._started < ROOM_PATIENCE_S
+        if fits and patient and self._movers.will_leave_room(self):
+            self.phase = Phase.WAITING
+        else:
+            self._drop("no room")
 
     def _end_fetch(self) -> None:
         """What came becomes the host's; when something did not, the next best boundary is tried."""
