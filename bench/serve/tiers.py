@@ -5,10 +5,10 @@ in another order each round. That is the worst case for a small cache: when an a
 have been there. The device's pools hold a quarter of the working set, the host's half of it, the store all.
 
 Prompts are token ids; one token is generated. Each request is sent to three servers in turn, one at a time:
-L1, L1+L2, L1+L2+L3; so what else the machine does falls on all of them. Told are the hit rate, the time to the
-first token, and the effective input tokens a second: prompt tokens served in a second of the time that answers
-took, computed or not. The limit is told too: no tier can be faster than computing what nobody has computed
-before, and bringing up what somebody has.
+L1, L1+L2, L1+L2+L3; so what else the machine does falls on all of them. Told are the hit rate, the time to
+the first token, and the effective input tokens a second: prompt tokens served in a second of the time that
+answers took, computed or not. The limit is told too: no tier can be faster than computing what nobody has
+computed before, and bringing up what somebody has.
 """
 
 from __future__ import annotations
