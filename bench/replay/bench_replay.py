@@ -5,7 +5,7 @@
 FOLDER holds a folder a trace, with `trace*.jsonl.gz` inside; what is not there is left out, and named.
 One request at a time: figures depend on the trace and the cache alone, not on the machine. Each figure is
 kept in `out/replay` as soon as it is known, so a run can be stopped and goes on later; `--again POLICY`
-computes a policy's figures anew, `--again all` everything.
+computes a policy's figures anew, `--again all` everything, `--kept` nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.harness import ROOT, Report, command, console, show
-from bench.replay.cells import Cells, Row, TraceCells, rows_of
+from bench.replay.cells import Cells, NotKeptError, Row, TraceCells, rows_of
 from bench.replay.pages import Told, write_pages
 
 from graftline.errors import ConfigError
@@ -46,9 +46,9 @@ def main() -> None:
         out.print(f"no such order of eviction, left out: {', '.join(unknown)}")
     report = Report("replay", seed=0, settings={"requests": options.quick, "policies": list(policies)})
     folder = options.out / "replay" / (f"quick-{options.quick}" if options.quick else "all")
-    cells = Cells(folder, tuple(options.again or ()))
+    cells = Cells(folder, tuple(options.again or ()), options.kept)
     rows: list[Row] = []
-    absent = []
+    absent, lacking = [], []
     for name in options.only or TRACES:
         path = options.traces / f"{name}.jsonl.gz"
         if not path.exists():
@@ -56,17 +56,22 @@ def main() -> None:
             continue
         of_trace = TraceCells(path, options.quick, cells, options.core)
         for text in options.compositions or COMPOSITIONS:
-            rows += rows_of(of_trace, name, text, tuple(options.capacities or CAPACITIES), policies)
+            try:
+                rows += list(rows_of(of_trace, name, text, tuple(options.capacities or CAPACITIES), policies))
+            except NotKeptError:
+                lacking.append(f"{name} `{text}`")
             out.print(f"{name}, {text}: done, {cells.computed} computed")
     if absent:
         out.print(f"not there, left out: {', '.join(absent)}")
-    report.results |= {"absent": absent, "rows": [asdict(row) for row in rows]}
+    if lacking:
+        out.print(f"not computed so far, left out: {', '.join(lacking)}")
+    report.results |= {"absent": absent, "lacking": lacking, "rows": [asdict(row) for row in rows]}
     show("Hit rates", COLUMNS, [cells_of(row) for row in rows], out)
     out.print(report.machine.line())
     out.print(f"{cells.computed} figures computed, {cells.older} kept from earlier code")
     out.print(f"wrote {report.save(options.out)}")
     if options.docs and rows:
-        told = Told(command(), report.machine.line(), absent, cells.older, options.quick)
+        told = Told(command(), report.machine.line(), absent, lacking, cells.older, options.quick)
         for path in write_pages(rows, told, options.docs):
             out.print(f"wrote {path}")
 
@@ -122,6 +127,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--capacities", action="append", type=float, help="a share, e.g. 0.05; may be repeated"
     )
+    parser.add_argument("--kept", action="store_true", help="compute nothing: only what is known already")
     parser.add_argument("--docs", type=Path, help="write pages and plots into this folder")
     return parser.parse_args()
 

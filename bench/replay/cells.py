@@ -54,6 +54,10 @@ def code_of_cache() -> str:
     return digest_of([*python, *(ROOT / "crates" / "core" / "src").rglob("*.rs")])
 
 
+class NotKeptError(LookupError):
+    """A figure was never computed, and nothing is to be computed now."""
+
+
 @dataclass(slots=True)
 class Cells:
     """Computed cells, in a folder.
@@ -61,6 +65,7 @@ class Cells:
     Attributes:
         folder: where they lie.
         again: policies whose cells are computed anew; `all` for everything.
+        only_kept: whether nothing is computed.
         code_ahead: the code of the optimum.
         code: the code of everything.
         older: how many cells came from older code.
@@ -69,6 +74,7 @@ class Cells:
 
     folder: Path
     again: tuple[str, ...] = ()
+    only_kept: bool = False
     code_ahead: str = field(default_factory=code_ahead)
     code: str = field(default_factory=code_of_cache)
     older: int = 0
@@ -81,6 +87,9 @@ class Cells:
             name: of the cell.
             policy: whose figure it is; empty for an endless cache, `optimum` for that.
             make: computes it.
+
+        Raises:
+            NotKeptError: it would have to be computed, and that is not wanted.
         """
         code = self.code_ahead if policy == "optimum" else self.code
         path = self.folder / f"{safe(name)}.json"
@@ -89,6 +98,8 @@ class Cells:
             if found["schema"] == SCHEMA:
                 self.older += found["code"] != code
                 return found["cell"]
+        if self.only_kept:
+            raise NotKeptError(name)
         cell = make()
         self.folder.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")

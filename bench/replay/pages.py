@@ -32,6 +32,7 @@ class Told:
     command: str
     machine: str
     absent: Sequence[str]
+    lacking: Sequence[str]
     older_cells: int
     quick: int
 
@@ -74,6 +75,8 @@ def overview(rows: Sequence[Row], traces: Sequence[str], told: Told) -> str:
     parts.append(f"Command: `{told.command}`. Machine: {told.machine}.")
     if told.absent:
         parts.append(f"\nNot there, left out: {', '.join(told.absent)}.")
+    if told.lacking:
+        parts.append(f"\nNot computed so far, left out: {', '.join(told.lacking)}.")
     if told.older_cells:
         parts.append(f"\n{told.older_cells} figures come from an earlier state of the code.")
     return "\n".join(parts) + "\n"
