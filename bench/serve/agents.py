@@ -19,11 +19,16 @@ SHARED_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request: which agent, its how manyth turn (from 1), and the prompt."""
+    """One request: which agent, its how manyth turn (from 1), the prompt, and when it comes at the earliest.
+
+    Attributes:
+        at: as a share of the time from the first request to the last.
+    """
 
     agent: int
     turn: int
     prompt: tuple[int, ...]
+    at: float = 0.0
 
 
 def trajectory_lengths(trace: Path, agents: int, turns: int, skip: int = 0) -> list[list[int]]:
@@ -90,6 +95,7 @@ def by_arrival(trace: Path, requests: int, factor: float, preset: str, seed: int
     rows.sort(key=lambda row: row["timestamp"])
     agents = {name: number for number, name in enumerate(dict.fromkeys(row["session_id"] for row in rows))}
     longest = max(row["input_length"] for row in rows)
+    first, last = rows[0]["timestamp"], rows[-1]["timestamp"]
     rng = np.random.default_rng(seed)
     shared = random_tokens(rng, SHARED_TOKENS, preset)
     texts = [shared + random_tokens(rng, round(longest * factor), preset) for _ in agents]
@@ -98,6 +104,7 @@ def by_arrival(trace: Path, requests: int, factor: float, preset: str, seed: int
             agents[row["session_id"]],
             row["turn"] + 1,
             tuple(texts[agents[row["session_id"]]][: SHARED_TOKENS + round(row["input_length"] * factor)]),
+            (row["timestamp"] - first) / max(1, last - first),
         )
         for row in rows
     ]

@@ -3,7 +3,8 @@
 The requests of a recorded run of many coding agents, in the order in which they came, with lengths scaled
 down to what this machine can compute. There is a server for each policy; its pools hold a share of the
 working set. Each request goes to every server in turn, one at a time: so the time to the first token is that
-of loading and computing, and what else the machine does falls on all of them.
+of loading and computing, and what else the machine does falls on all of them. Pauses between an agent's
+requests are those of the recording with `--span`; an order of eviction may learn from them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def main() -> int:
     options = arguments()
     out = console()
     settings = {
-        name: getattr(options, name) for name in ("preset", "requests", "factor", "page_size", "device_share")
+        name: getattr(options, name)
+        for name in ("preset", "requests", "factor", "page_size", "device_share", "span")
     }
     report = Report("serve-policies", options.seed, settings)
     out.print(report.machine.line())
@@ -42,7 +44,7 @@ def main() -> int:
         if options.host_share:
             flags += ["--host-ratio", str(options.host_share / options.device_share)]
         servers = {policy: [*flags, "--eviction-policy", policy] for policy in options.policies}
-        runs = send_in_turn(model, servers, asks, out)
+        runs = send_in_turn(model, servers, asks, out, options.span)
         differing = texts_that_differ(runs)
         same = same and not differing
         show_runs(family, runs, endless_rate(asks, options.page_size), differing, out)
@@ -66,6 +68,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device-share", type=float, default=0.3, help="of the working set")
     parser.add_argument(
         "--host-share", type=float, default=0.0, help="of the working set; 0 for no host tier"
+    )
+    parser.add_argument(
+        "--span", type=float, default=0.0, help="seconds from the first arrival to the last, as recorded"
     )
     parser.add_argument("--trace", type=Path, help="a recorded run; agents in rounds without")
     parser.add_argument("--seed", type=int, default=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -106,7 +107,11 @@ def pool_flags(model: Path, asks: Sequence[Ask], page_tokens: int, share: float)
 
 
 def send_in_turn(
-    model: Path, servers: Mapping[str, Sequence[str]], asks: Sequence[Ask], out: Console
+    model: Path,
+    servers: Mapping[str, Sequence[str]],
+    asks: Sequence[Ask],
+    out: Console,
+    span_s: float = 0.0,
 ) -> list[Run]:
     """Each request to every server in turn, so that what else the machine does falls on all of them.
 
@@ -115,11 +120,14 @@ def send_in_turn(
         servers: flags by name; each server runs from the first request to the last.
         asks: the requests; one token is generated for each.
         out: for what the servers say.
+        span_s: seconds over which the requests are spread as their `at` says; 0 sends them without a break.
     """
     replies: dict[str, list[Reply]] = {name: [] for name in servers}
     with ExitStack() as stack:
         clients = {name: _client(stack, model, flags, asks[0], out) for name, flags in servers.items()}
+        begun = time.monotonic()
         for ask in asks:
+            time.sleep(max(0.0, begun + span_s * ask.at - time.monotonic()))
             for name, client in clients.items():
                 replies[name].append(complete(client, ask.prompt, 1, session_id=f"agent-{ask.agent}"))
         return [
