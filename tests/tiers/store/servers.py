@@ -157,7 +157,7 @@ class S3Server(Server):
         command = [
             BIN / "weed", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={data}",
             f"-master.port={master}", f"-master.port.grpc={master_rpc}", "-master.volumeSizeLimitMB=64",
-            f"-volume.port={volume}", f"-volume.port.grpc={volume_rpc}", "-volume.max=30",
+            f"-volume.port={volume}", f"-volume.port.grpc={volume_rpc}", "-volume.max=500",
             "-volume.preStopSeconds=0", "-filer", f"-filer.port={filer}", f"-filer.port.grpc={filer_rpc}",
             f"-filer.localSocket={self._short}/filer", "-s3", f"-s3.port={self.port}",
             f"-s3.port.grpc={s3_rpc}", f"-s3.localSocket={self._short}/s3", "-s3.port.iceberg=0",
