@@ -23,12 +23,14 @@ class Ask:
 
     Attributes:
         at: as a share of the time from the first request to the last.
+        answer_tokens: how many are generated.
     """
 
     agent: int
     turn: int
     prompt: tuple[int, ...]
     at: float = 0.0
+    answer_tokens: int = 1
 
 
 def trajectory_lengths(trace: Path, agents: int, turns: int, skip: int = 0) -> list[list[int]]:
@@ -82,9 +84,10 @@ def by_arrival(trace: Path, requests: int, factor: float, preset: str, seed: int
     """The first requests of a trace in the order in which they came, with scaled lengths.
 
     Args:
-        trace: requests as JSON lines with `session_id`, `turn`, `timestamp` and `input_length`, gzipped.
+        trace: requests as JSON lines with `session_id`, `turn`, `timestamp`, `input_length` and
+            `output_length`, gzipped.
         requests: how many.
-        factor: tokens of a prompt for each recorded one.
+        factor: tokens of a prompt, and of an answer, for each recorded one; an answer has one at least.
     """
     rows = []
     with gzip.open(trace, "rt", encoding="utf-8") as lines:
@@ -105,6 +108,7 @@ def by_arrival(trace: Path, requests: int, factor: float, preset: str, seed: int
             row["turn"] + 1,
             tuple(texts[agents[row["session_id"]]][: SHARED_TOKENS + round(row["input_length"] * factor)]),
             (row["timestamp"] - first) / max(1, last - first),
+            max(1, round(row["output_length"] * factor)),
         )
         for row in rows
     ]

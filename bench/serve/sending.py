@@ -118,7 +118,7 @@ def send_in_turn(
     Args:
         model: the folder of the model.
         servers: flags by name; each server runs from the first request to the last.
-        asks: the requests; one token is generated for each.
+        asks: the requests.
         out: for what the servers say.
         span_s: seconds over which the requests are spread as their `at` says; 0 sends them without a break.
     """
@@ -129,7 +129,8 @@ def send_in_turn(
         for ask in asks:
             time.sleep(max(0.0, begun + span_s * ask.at - time.monotonic()))
             for name, client in clients.items():
-                replies[name].append(complete(client, ask.prompt, 1, session_id=f"agent-{ask.agent}"))
+                session = f"agent-{ask.agent}"
+                replies[name].append(complete(client, ask.prompt, ask.answer_tokens, session_id=session))
         return [
             Run(
                 name,
