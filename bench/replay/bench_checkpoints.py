@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from bench.harness import Report, command, console
@@ -180,9 +179,7 @@ def runs_table(
 
 
 def read_options() -> argparse.Namespace:
-    parser = shared_options(__doc__ or "")
-    parser.add_argument("--docs", type=Path, help="write checkpoints.md into this folder")
-    return parser.parse_args()
+    return shared_options(__doc__ or "").parse_args()
 
 
 if __name__ == "__main__":

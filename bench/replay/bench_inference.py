@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 
 from bench.harness import Report, command, console
 from bench.replay.bench_replay import TRACES, shared_options
@@ -103,9 +102,7 @@ def rates_table(rates: Mapping[tuple[str, str, float], float]) -> str:
 
 
 def read_options() -> argparse.Namespace:
-    parser = shared_options(__doc__ or "")
-    parser.add_argument("--docs", type=Path, help="write inference.md into this folder")
-    return parser.parse_args()
+    return shared_options(__doc__ or "").parse_args()
 
 
 if __name__ == "__main__":

@@ -117,6 +117,7 @@ def shared_options(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--again", action="append", help="compute a policy's figures anew; or 'all'")
     parser.add_argument("--core", default="auto")
     parser.add_argument("--out", type=Path, default=ROOT / "out")
+    parser.add_argument("--docs", type=Path, help="write pages and plots into this folder")
     return parser
 
 
@@ -128,7 +129,6 @@ def read_options() -> argparse.Namespace:
         "--capacities", action="append", type=float, help="a share, e.g. 0.05; may be repeated"
     )
     parser.add_argument("--kept", action="store_true", help="compute nothing: only what is known already")
-    parser.add_argument("--docs", type=Path, help="write pages and plots into this folder")
     return parser.parse_args()
 
 

@@ -87,9 +87,9 @@ def test_states_are_kept_where_the_placement_says(
 
 def test_the_default_keeps_every_kind() -> None:
     assert parse_placement("replay, end, answer, branch, marks") == EVERYWHERE
-    marked = parse_placement("marks").stops(PAGE, 6 * PAGE, 0, 0, [2 * PAGE + 1])
+    marked = parse_placement("marks").plan(PAGE, 6 * PAGE, 0, 0, [2 * PAGE + 1]).stops
     assert marked == (2 * PAGE,)
-    assert Placement().stops(PAGE, 6 * PAGE, 5 * PAGE, 0, []) == (6 * PAGE,)
+    assert Placement().plan(PAGE, 6 * PAGE, 5 * PAGE, 0, []).stops == (6 * PAGE,)
 
 
 @pytest.mark.parametrize("text", ["all", "grid", "grid:0", "grid:x", "end:3", "replay;end"])

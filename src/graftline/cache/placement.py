@@ -17,6 +17,22 @@ KINDS = ("replay", "end", "answer", "branch", "marks")
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """Boundaries of one request, in tokens.
+
+    Attributes:
+        stops: at which something is kept while the prompt is computed, ascending; may be empty.
+        held_back: the stop at which nothing is put into the tree: the request holds its state there by
+            itself, until one behind it takes its place or the request ends. 0 for none.
+        for_others: those that are not the session's alone: branch point, marks and grid (rule C-13).
+    """
+
+    stops: tuple[int, ...]
+    held_back: int
+    for_others: set[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """Boundaries that are kept; rules C-5 and C-6.
 
@@ -51,55 +67,22 @@ class Placement:
         reused_tokens: int,
         branch_tokens: int,
         marks: Sequence[int],
-    ) -> tuple[tuple[int, ...], int, set[int]]:
-        """`stops`, `held_back` and `for_others` of one request."""
-        place = page_tokens, prompt_tokens
-        return (
-            self.stops(*place, reused_tokens, branch_tokens, marks),
-            self.held_back(*place, branch_tokens, marks),
-            self.for_others(*place, branch_tokens, marks),
-        )
-
-    def stops(
-        self,
-        page_tokens: int,
-        prompt_tokens: int,
-        reused_tokens: int,
-        branch_tokens: int,
-        marks: Sequence[int],
-    ) -> tuple[int, ...]:
-        """Boundaries at which the prompt's computation pauses, in tokens, ascending; may be empty."""
-        wanted = self._kept(page_tokens, prompt_tokens, branch_tokens, marks)
-        if self.answer:
-            wanted.add(prompt_tokens // page_tokens * page_tokens)
-        return tuple(sorted(stop for stop in wanted if stop > reused_tokens))
-
-    def held_back(
-        self, page_tokens: int, prompt_tokens: int, branch_tokens: int, marks: Sequence[int]
-    ) -> int:
-        """The stop at which nothing is put into the tree: the request holds its state there by itself, until
-        one behind it takes its place or the request ends. 0 for none."""
+    ) -> Planned:
+        """The boundaries of one request."""
         whole = prompt_tokens // page_tokens * page_tokens
-        return 0 if whole in self._kept(page_tokens, prompt_tokens, branch_tokens, marks) else whole
+        for_others = self._for_others(page_tokens, whole, branch_tokens, marks)
+        kept = set(for_others)
+        if self.replay:
+            kept.add((prompt_tokens - 1) // page_tokens * page_tokens)
+        if self.end:
+            kept.add(whole)
+        wanted = kept | {whole} if self.answer else kept
+        stops = tuple(sorted(stop for stop in wanted if stop > reused_tokens))
+        return Planned(stops, 0 if whole in kept else whole, for_others)
 
-    def for_others(
-        self, page_tokens: int, prompt_tokens: int, branch_tokens: int, marks: Sequence[int]
-    ) -> set[int]:
-        """Boundaries that are not the session's alone: branch point, marks and grid; rule C-13."""
-        shared = replace(self, replay=False, end=False, answer=False)
-        return shared._kept(page_tokens, prompt_tokens, branch_tokens, marks)
-
-    def _kept(
-        self, page_tokens: int, prompt_tokens: int, branch_tokens: int, marks: Sequence[int]
-    ) -> set[int]:
-        """Boundaries that are put into the tree as soon as they are computed."""
-        whole = prompt_tokens // page_tokens * page_tokens
+    def _for_others(self, page_tokens: int, whole: int, branch_tokens: int, marks: Sequence[int]) -> set[int]:
         grid = self.grid_pages(page_tokens) * page_tokens
         wanted = set(range(0, whole + 1, grid)) if grid else set()
-        if self.replay:
-            wanted.add((prompt_tokens - 1) // page_tokens * page_tokens)
-        if self.end:
-            wanted.add(whole)
         if self.branch:
             wanted.add(branch_tokens)
         if self.marks:

@@ -81,7 +81,7 @@ class CachedRequest:
         self.computed_tokens = self.reused_tokens
         branch = self.match.branch_tokens
         plan = cache.placement.plan(self._page, len(prompt), self.reused_tokens, branch, marks)
-        self._stops, self._held_back, self._for_others = plan
+        self._stops, self._held_back, self._for_others = plan.stops, plan.held_back, plan.for_others
         self._pauses = self._stops if self._must_pause(marks) else ()
         cache.open_requests += 1
         self._open = True
