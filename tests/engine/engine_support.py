@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from runner_support import BOUND, SERVED, library_model, poison
 
@@ -218,3 +219,15 @@ def assert_greedy(family: str, prompts: Sequence[Prompt], outcomes: Sequence[Out
                 where = f"token {place} of prompt {row} is {mine}, not {theirs}"
                 assert gap < 2 * BOUND, f"{where}, which is likelier by {gap:.2g} of the spread"
                 break
+
+
+def patch_loads(client: Client, monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], Any]) -> None:
+    """Every copy to the device, whole or layer by layer, is `change(copy)` from now on."""
+    for pool in client.engine.cache.pools.values():
+        for copy in ("import_rows", "import_part"):
+            monkeypatch.setattr(pool, copy, change(getattr(pool, copy)))
+
+
+def break_loads(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No copy to the device succeeds any more."""
+    patch_loads(client, monkeypatch, lambda _: lambda *_: 1 / 0)

@@ -18,6 +18,7 @@ from engine_support import (
     assert_greedy,
     layout_of,
     one_of_each_composition,
+    patch_loads,
     random_prompt,
     replay_boundary,
     serving,
@@ -73,8 +74,7 @@ class Gate:
 
     def __init__(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self._open = threading.Event(), threading.Event()
-        for pool in client.engine.cache.pools.values():
-            monkeypatch.setattr(pool, "import_rows", self._slow(pool.import_rows))
+        patch_loads(client, monkeypatch, self._slow)
 
     def _slow(self, copy: Any) -> Any:
         def slow(*given: Any) -> None:
@@ -387,11 +387,11 @@ def test_what_came_late_to_the_host_is_loaded_by_a_request_that_still_waits() ->
     restore.prefetch._ticket.wait()
     reader.cache.pump()
     assert store.asked.wait(PATIENCE_S)
-    assert waiting.ready(sequence), "it would begin now, if there were room"
+    assert waiting.ready(sequence, alone=False), "it would begin now, if there were room"
     assert waiting.reaches(sequence) == (None, Reach(Tier.STORE, 40, "not in time"))
     store.open.set()
     restore.prefetch.wait()
-    waiting.ready(sequence)
+    waiting.ready(sequence, alone=False)
     assert restore.load is not None
     restore.load.wait()
     cached = reader.begin(prompt, below=waiting.reaches(sequence))

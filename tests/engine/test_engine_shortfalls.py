@@ -10,6 +10,7 @@ from engine_support import (
     Client,
     Outcome,
     assert_greedy,
+    break_loads,
     one_of_each_composition,
     random_prompt,
     replay_boundary,
@@ -70,8 +71,7 @@ def test_a_load_that_is_not_worth_it(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_load_that_fails(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(family, **tiers()) as client:
-        for pool in client.engine.cache.pools.values():
-            monkeypatch.setattr(pool, "import_rows", lambda *_: 1 / 0)
+        break_loads(client, monkeypatch)
         outcome, depth = asked_again(client, family, Tier.DEVICE)
         assert outcome.reuse.shortfalls == (Shortfall(Tier.HOST, depth, depth, "copy failed"),)
 

@@ -11,8 +11,10 @@ from engine_support import (
     PATIENCE_S,
     Client,
     assert_greedy,
+    break_loads,
     layout_of,
     one_of_each_composition,
+    patch_loads,
     random_prompt,
     replay_boundary,
     serving,
@@ -178,8 +180,7 @@ def test_a_load_that_fails_costs_a_computation(family: str, monkeypatch: pytest.
         client.ask(prompt, 2)
         forget_device(client)
         with monkeypatch.context() as broken:
-            for pool in client.engine.cache.pools.values():
-                broken.setattr(pool, "import_rows", lambda *_: 1 / 0)
+            break_loads(client, broken)
             outcome = client.ask(prompt, 3)
         assert_greedy(family, [prompt], [outcome], 3)
         assert outcome.reuse is not None
@@ -211,15 +212,17 @@ def test_a_request_that_ends_while_it_loads_leaves_nothing(end: str, monkeypatch
     with serving("inkling", **tiers()) as client:
         client.ask(prompt, 2)
         forget_device(client)
-        pool = client.engine.cache.pools["full"]
-        copy, begun, let_go = pool.import_rows, threading.Event(), threading.Event()
+        begun, let_go = threading.Event(), threading.Event()
 
-        def slow(*given: Any) -> None:
-            begun.set()
-            let_go.wait(PATIENCE_S)
-            copy(*given)
+        def slowly(copy: Any) -> Any:
+            def slow(*given: Any) -> None:
+                begun.set()
+                let_go.wait(PATIENCE_S)
+                copy(*given)
 
-        monkeypatch.setattr(pool, "import_rows", slow)
+            return slow
+
+        patch_loads(client, monkeypatch, slowly)
         pending = client.submit(prompt, 2)
         assert begun.wait(PATIENCE_S)
         assert_greedy("inkling", [other], [client.ask(other, 2)], 2)  # those behind it go on

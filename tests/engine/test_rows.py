@@ -52,7 +52,7 @@ def test_a_row_is_the_bytes_of_all_tensors_in_the_order_of_the_layout(
     specs = {
         "1.value": TensorSpec((3, 2), dtype),
         "0.key": TensorSpec((5,), torch.bfloat16),
-        "note": TensorSpec((), torch.int64),
+        "0.note": TensorSpec((), torch.int64),
     }
     pool, target = filled(specs, 9, 1, device), filled(specs, 12, 2, device)
     names = [part.split(":")[0] for part in pool.layout.split(";")]
@@ -71,10 +71,33 @@ def test_a_row_is_the_bytes_of_all_tensors_in_the_order_of_the_layout(
         assert torch.equal(after[name][others], before[name][others])
 
 
+@pytest.mark.rule("H-10")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_tensor_by_tensor_the_same_bytes_come(dtype: torch.dtype, device: str) -> None:
+    """Each part fills its own tensor and no other; all parts together are a row."""
+    specs = {f"{layer}.key": TensorSpec((3, layer + 1), dtype) for layer in (0, 2, 10)}
+    pool, target = filled(specs, 9, 1, device), filled(specs, 9, 2, device)
+    slots = np.array([7, 0, 3], np.int32)
+    rows = np.empty((3, pool.slot_bytes), np.uint8)
+    pool.export_rows(slots, rows)
+    assert {part.tensor: part.layer for part in pool.parts} == {"0.key": 0, "2.key": 2, "10.key": 10}
+    target.settle()
+    for part in target.parts:
+        before, mine = content(target), content(pool)
+        target.import_part(slots, rows[:, part.columns], part)
+        after = content(target)
+        assert torch.equal(after[part.tensor][slots.tolist()], mine[part.tensor][slots.tolist()])
+        assert all(torch.equal(after[name], before[name]) for name in specs if name != part.tensor)
+    again = np.empty_like(rows)
+    target.export_rows(slots, again)
+    assert np.array_equal(again, rows)
+
+
 @pytest.mark.rule("H-1")
 @pytest.mark.parametrize("device", DEVICES)
 def test_more_rows_than_one_batch(device: str) -> None:
-    specs = {"a": TensorSpec((1 << 20,), torch.float32), "b": TensorSpec((3,), torch.bfloat16)}
+    specs = {"0.a": TensorSpec((1 << 20,), torch.float32), "1.b": TensorSpec((3,), torch.bfloat16)}
     pool, target = filled(specs, 11, 1, device), filled(specs, 11, 2, device)
     slots = np.random.default_rng(1).permutation(11).astype(np.int32)
     rows = np.empty((11, pool.slot_bytes), np.uint8)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from graftline.cache.slots import SlotLedger
 from graftline.components import ComponentSpec
 from graftline.errors import CapacityError, IntegrityError
+from graftline.key import Namespace
 from graftline.plan import Freed, Lease, Slots, Tier
 from graftline.tiers import ValuePool
 from graftline.tree import TreeCore
@@ -34,6 +35,8 @@ class Level:
         ledgers: component name to who owns each of its slots.
         pools: component name to its values; may lack components whose values nobody copies.
         evicted_slots: component name to how many slots were evicted in all.
+        tells_answers: whether the order of eviction is told how long answers are (rule P-8); only where the
+            tokens of a key are those of a text.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Level:
         self.pools = dict(pools)
         self.ledgers = {name: SlotLedger(name, count) for name, count in slots.items()}
         self.evicted_slots = dict.fromkeys(slots, 0)
+        self.tells_answers = True
 
     def allocate(self, component: str, count: int) -> Slots:
         """Takes slots as private ones, evicting what must go.
@@ -59,6 +63,13 @@ class Level:
         if ledger.free < count:
             raise CapacityError(component, count, ledger.free)
         return ledger.take(count)
+
+    def keep_to_share(self, component: str, count: int, namespace: Namespace, share: float) -> None:
+        """A namespace that would keep more than its share gives of its own first (rule C-12)."""
+        most = int(share * self.ledgers[component].capacity)
+        over = self.core.held_pages(component, namespace) + count - most
+        if over > 0:
+            self.settle(self.core.evict(component, over, namespace))
 
     def settle(self, freed: Freed) -> None:
         """Books slots that the tree let go."""

@@ -13,7 +13,7 @@ from graftline.cache.flow import Flow
 from graftline.cache.level import Level
 from graftline.cache.residency import Residency
 from graftline.plan import Slots, Tier
-from graftline.tiers import CopyThread, HostPool, RowPool, copy_rows
+from graftline.tiers import CopyThread, Gate, HostPool, RowPool, copy_rows
 
 Pairs = Sequence[tuple[str, Slots, Slots]]
 """Component, slots to read, slots to write."""
@@ -33,8 +33,9 @@ class Link:
     Attributes:
         device, host: books.
         device_rows, host_rows: pools, by component.
-        thread: where rows are copied.
+        thread: where rows are copied, one job after another.
         flow: counters.
+        gate: where readers of the device's pools wait for what is on its way there (rule H-10).
     """
 
     device: Level
@@ -43,6 +44,7 @@ class Link:
     host_rows: Mapping[str, HostPool]
     thread: CopyThread
     flow: Flow = field(default_factory=Flow)
+    gate: Gate = field(default_factory=Gate)
 
     def down(self, pairs: Pairs) -> tuple[Callable[[], None], Copying]:
         """A copy from the device to the host, to be run on a copy thread."""
@@ -68,10 +70,18 @@ class Link:
 
     def count(self, arrival: Arrival, source: Tier, copying: Copying) -> None:
         """Books what an arrival brought; before it is committed."""
-        for name in arrival.places:
-            pages = int(np.count_nonzero(arrival.missing(name)))
-            self.flow.moved(name, source, arrival.level.tier, pages, self.host_rows[name].slot_bytes)
-        self.flow.took(source, arrival.level.tier, copying.seconds)
+        self.book(pages_of(arrival), source, arrival.level.tier, copying)
+
+    def book(self, pages: Mapping[str, int], source: Tier, target: Tier, copying: Copying) -> None:
+        """Books a move of so many pages a component."""
+        for name, count in pages.items():
+            self.flow.moved(name, source, target, count, self.host_rows[name].slot_bytes)
+        self.flow.took(source, target, copying.seconds)
+
+
+def pages_of(arrival: Arrival) -> dict[str, int]:
+    """How many pages of each component an arrival brings; before it is committed."""
+    return {name: int(np.count_nonzero(arrival.missing(name))) for name in arrival.places}
 
 
 def pairs_of(arrival: Arrival, source: Residency) -> list[tuple[str, Slots, Slots]]:

@@ -148,7 +148,7 @@ class LowerTiers:
     def busy(self) -> bool:
         """Whether a copy is on its way, so that `pump` will have something to do."""
         writing = self.shelf is not None and self.shelf.writing
-        return bool(self._backups.running or writing or any(not given.done for given in self._given))
+        return bool(self._backups.running or writing or any(given.moving for given in self._given))
 
     @property
     def protecting(self) -> bool:
@@ -168,9 +168,10 @@ class LowerTiers:
         if self.config.write_policy == "write_back":
             self._backups.flush(self.config.at_once)
 
-    def load(self, namespace: Namespace, tokens: Tokens) -> Load | None:
+    def load(self, namespace: Namespace, tokens: Tokens, *, by_layer: bool) -> Load | None:
         """Starts to bring up what a prompt can reuse; see `begin_load`."""
-        load = begin_load(self.link, namespace, tokens, self.worth)
+        readable = self.config.wake if by_layer else None
+        load = begin_load(self.link, namespace, tokens, self.worth, readable)
         if load is not None and not load.done:
             self._given.append(load)
         return load
@@ -240,6 +241,13 @@ class LowerTiers:
         self._backups.flush(0)
         return running > 0
 
+    def await_opened(self) -> None:
+        """Waits for the copies of loads that were opened; what failed of them is copied again."""
+        for given in self._given:
+            if isinstance(given, Load) and given.opened:
+                given.wait()
+        self._step_given()
+
     def copy_down(self) -> None:
         """Copies to the host everything that waits, and waits for it; to the store it goes on by itself."""
         self._backups.flush()
@@ -255,6 +263,7 @@ class LowerTiers:
         self.detach()
         self._copies.close()
         self._backups.close()
+        self._step_given()
         for given in self._given:
             if not given.done:
                 given.release()

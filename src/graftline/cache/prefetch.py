@@ -114,6 +114,11 @@ class Prefetch:
         return bool(self._leases)
 
     @property
+    def moving(self) -> bool:
+        """Whether it is still on its way."""
+        return not self.done
+
+    @property
     def will_leave_room(self) -> bool:
         """Whether it holds places of the host, which it will let go whatever others do."""
         return self.phase is Phase.FETCHING or (self.done and self.protects)

@@ -225,17 +225,22 @@ class PrefixCache:
 
     # -- the tiers below -------------------------------------------------------------------------------
 
-    def load(self, tokens: TokensLike, *, namespace: Namespace | None = None) -> Load | None:
+    def load(
+        self, tokens: TokensLike, *, namespace: Namespace | None = None, by_layer: bool = False
+    ) -> Load | None:
         """Starts to bring up what a prompt can reuse of the host tier, before `begin`.
 
         None when there is nothing to bring up. The load is `done` after some `pump`, or at once when it was
         given up, as `failed` tells; then `begin` the request and `release` the load.
+
+        Args:
+            by_layer: so that `Load.open` can give it out early; for pools read through a gate (rule H-10).
         """
         if self.lower is None:
             return None
         key = as_tokens(tokens)
         whole = max(0, len(key) - 1) // self.page_tokens * self.page_tokens
-        return self.lower.load(namespace or Namespace(), key[:whole])
+        return self.lower.load(namespace or Namespace(), key[:whole], by_layer=by_layer)
 
     def prefetch(self, tokens: TokensLike, *, namespace: Namespace | None = None) -> Prefetch | None:
         """Starts to fetch from the store what a prompt could reuse, when it is queued.
@@ -284,7 +289,7 @@ class PrefixCache:
             CapacityError: not enough slots are free or evictable; nothing was taken.
         """
         if self.namespace_share < 1.0:
-            self._keep_to_share(component, count, namespace)
+            self.device.keep_to_share(component, count, namespace, self.namespace_share)
         if self.lower is not None and self.device.ledgers[component].free < count:
             self.lower.make_room()
         try:
@@ -294,19 +299,14 @@ class PrefixCache:
                 raise
             return self.device.allocate(component, count)
 
-    def _keep_to_share(self, component: str, count: int, namespace: Namespace) -> None:
-        """A namespace that would keep more than its share gives of its own first (rule C-12)."""
-        most = int(self.namespace_share * self.device.ledgers[component].capacity)
-        over = self.core.held_pages(component, namespace) + count - most
-        if over > 0:
-            self.settle(self.core.evict(component, over, namespace))
-
     def settle(self, freed: Freed) -> None:
         """Books slots that the device's tree let go."""
         self.device.settle(freed)
 
     def clear(self, tier: Tier = Tier.DEVICE) -> int:
         """Frees everything in a tier that no request needs; returns how many slots."""
+        if self.lower is not None:
+            self.lower.await_opened()  # their requests may be gone already
         if tier is Tier.DEVICE:
             return self.device.clear()
         if tier is Tier.HOST and self.lower is not None:

@@ -190,6 +190,8 @@ class TierOptions:
     """Host memory for what the device has no room for, for example 8GB; 0 for none."""
     host_ratio: float = 0.0
     """The same as a multiple of the device's pools, in place of --host-memory."""
+    overlap_loads: bool = True
+    """Whether a request that runs alone begins while its values come up from the host, layer by layer."""
     write_policy: Literal["write_through", "write_back", "none"] = "write_through"
     """When values go down to the host: as they are kept, when the device runs short, or never."""
     write_uses: int = 1
@@ -265,6 +267,7 @@ class ServeConfig:
             explain_pages=cache.explain_pages,
             host_bytes=tiers.host_memory,
             host_ratio=tiers.host_ratio,
+            overlap_loads=tiers.overlap_loads,
             write_policy=tiers.write_policy,
             write_uses=tiers.write_uses,
             stores=tiers.store,

@@ -46,6 +46,8 @@ class EngineConfig:
         device: `cpu`, `cuda`, `cuda:1`, or `auto`.
         host_bytes: bytes of host memory for what the device has no room for; 0 for none.
         host_ratio: the same as a multiple of the device's pools, in place of `host_bytes`.
+        overlap_loads: whether a request that runs alone begins while the host's values are still on their
+            way, and waits at each layer for that layer (rule H-10).
         write_policy: when values go down to the host: `write_through` as they are kept, `write_back` when
             the device runs short of room, `none` never.
         write_uses: `write_through` takes a boundary down after this many uses; keeping it is the first.
@@ -80,6 +82,7 @@ class EngineConfig:
     device: str = "auto"
     host_bytes: int = 0
     host_ratio: float = 0.0
+    overlap_loads: bool = True
     write_policy: WritePolicy = "write_through"
     write_uses: int = 1
     stores: tuple[str, ...] = ()

@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -27,17 +26,17 @@ from graftline.engine.api import (
     TokenEvent,
 )
 from graftline.engine.batch import Row
-from graftline.engine.config import EngineConfig, check_prefetch
+from graftline.engine.checks import checked
+from graftline.engine.config import EngineConfig
 from graftline.engine.runner import Runner
-from graftline.engine.sampler import Sampled, check_sampling
+from graftline.engine.sampler import Sampled
 from graftline.engine.scheduler import Scheduler
 from graftline.engine.sequence import Phase, Sequence
-from graftline.engine.sizes import slots_needed
 from graftline.engine.tallies import Tallies
 from graftline.engine.work import Work
 from graftline.errors import CapacityError, ConfigError, EngineClosedError
-from graftline.key import as_tokens
 from graftline.plan import Tier
+from graftline.tiers import LoadBrokenError
 
 logger = logging.getLogger("graftline.engine")
 
@@ -94,7 +93,7 @@ class HybridEngine:
 
     def submit(self, request: GenerationRequest, on_event: Callable[[TokenEvent], None]) -> int:
         """Queues a request and returns its id; see `Engine.submit` for the errors."""
-        request = self._checked(request)
+        request = checked(request, self.info, self._config, self.cache.components)
         with self._changed:
             if self._closing or self._broken:
                 raise EngineClosedError("the engine takes no more requests", hint="start a new one")
@@ -224,11 +223,23 @@ class HybridEngine:
         if idle:
             self._bell.wait(self._scheduler.restores.deadline_s())
         if rows:
-            logits = self._runner.step(rows)
-            with self._changed:
-                for work, row_logits in zip(plan, logits, strict=True):
-                    self._advance(work, row_logits)
+            self._compute(plan, rows)
         return True
+
+    def _compute(self, plan: list[Work], rows: list[Row]) -> None:
+        """Computes a step and books it; after a load that broke off, its sequences begin again (H-10)."""
+        try:
+            logits = self._runner.step(rows)
+        except LoadBrokenError as error:
+            logger.warning("a load failed while it was read, and is copied again: %s", error.message)
+            assert self.cache.lower is not None, "whence the load came"
+            with self._changed:
+                self.cache.lower.await_opened()
+                self._scheduler.restart(plan)
+            return
+        with self._changed:
+            for work, row_logits in zip(plan, logits, strict=True):
+                self._advance(work, row_logits)
 
     def _row(self, work: Work) -> Row:
         cached = work.cached
@@ -308,35 +319,3 @@ class HybridEngine:
             self._broken = error
             for sequence in list(self._sequences.values()):
                 self._end(sequence, "error", f"the engine stopped: {type(error).__name__}")
-
-    def _checked(self, request: GenerationRequest) -> GenerationRequest:
-        """The request, or a `ConfigError` that says why it can never run (rule X-6)."""
-        tokens, sampling, info = as_tokens(request.tokens), request.sampling, self.info
-        check_sampling(sampling)
-        check_prefetch(
-            request.prefetch_policy or self._config.prefetch_policy,
-            self._config.prefetch_timeout_s
-            if request.prefetch_timeout_s is None
-            else request.prefetch_timeout_s,
-        )
-        if len(tokens) == 0:
-            raise ConfigError("the prompt is empty", hint="give at least one token")
-        if int(tokens.max()) >= info.vocab_size:
-            raise ConfigError(f"token id {int(tokens.max())} is outside the vocabulary of {info.vocab_size}")
-        if wrong := [mark for mark in request.marks if not 0 <= mark <= len(tokens)]:
-            raise ConfigError(f"mark {wrong[0]} is outside the prompt of {len(tokens)} tokens")
-        total = len(tokens) + sampling.max_tokens
-        if total > info.max_model_tokens:
-            raise ConfigError(
-                f"{len(tokens)} prompt tokens and {sampling.max_tokens} new ones are {total}, more than"
-                f" {info.max_model_tokens}",
-                hint="shorten the prompt or lower max_tokens",
-            )
-        for spec in self.cache.components:
-            need = slots_needed(spec.rule, info.page_tokens, total, self._config.chunk_tokens)
-            if need > spec.slots:
-                raise ConfigError(
-                    f"{total} tokens need {need} slots of '{spec.name}', its pool has {spec.slots}",
-                    hint="give more device memory, or ask for fewer tokens",
-                )
-        return replace(request, tokens=tokens.copy())

@@ -91,6 +91,9 @@ def start_engine(model: Any, config: EngineConfig | None = None) -> HybridEngine
         host=host,
         sessions=SessionLimits(config.session_ttl_s, config.max_sessions, config.infer_sessions),
     )
+    if cache.lower is not None:
+        for pool in runner.pools.values():
+            pool.gate = cache.lower.link.gate
     cache.namespace_share = config.namespace_share
     cache.cut_tokens = config.chunk_tokens
     cache.placement = parse_placement(config.checkpoints)

@@ -11,7 +11,7 @@ import torch
 from graftline.engine.rows import CpuRows, CudaRows
 from graftline.errors import ConfigError
 from graftline.plan import Slots
-from graftline.tiers import Rows
+from graftline.tiers import Gate, RowPart, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class ComponentPool:
     Attributes:
         slot_bytes: bytes of one slot in all tensors together.
         layout: names, types and shapes of the tensors, in the order in which a row of bytes holds them.
+        parts: the same tensors as parts of a row, each with the layer that its name begins with.
+        gate: where whoever reads a tensor waits for what is being loaded of it (rule H-10).
     """
 
     def __init__(
@@ -52,12 +54,21 @@ class ComponentPool:
         }
         ordered = sorted(specs)
         self.layout = ";".join(f"{key}:{specs[key].dtype}:{list(specs[key].shape)}" for key in ordered)
-        tensors = [self.tensors[key] for key in ordered]
+        tensors = {key: self.tensors[key] for key in ordered}
         self._rows = CudaRows(tensors) if torch.device(device).type == "cuda" else CpuRows(tensors)
+        self.parts: tuple[RowPart, ...] = self._rows.parts
+        self.gate = Gate()
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """A tensor, once what was loaded of it is there."""
+        if self.gate.is_open:
+            self.gate.wait(self.name, name)
+        return self.tensors[name]
 
     def copy(self, source: int, target: int) -> None:
         """Clone one slot onto another in every tensor, bit for bit."""
-        for tensor in self.tensors.values():
+        for name in self.tensors:
+            tensor = self.tensor(name)
             tensor[target].copy_(tensor[source])
 
     def zero(self, slot: int) -> None:
@@ -75,3 +86,11 @@ class ComponentPool:
     def import_rows(self, slots: Slots, rows: Rows) -> None:
         """Copy bytes that `export_rows` gave into slots, bit for bit; they are there on return."""
         self._rows.import_rows(slots, rows)
+
+    def settle(self) -> None:
+        """Wait for steps that still read slots which were given away since."""
+        self._rows.settle()
+
+    def import_part(self, slots: Slots, values: Rows, part: RowPart) -> None:
+        """Copy one tensor's bytes into slots; they are there on return."""
+        self._rows.import_part(slots, values, part)

@@ -147,8 +147,13 @@ class Restores:
         until_s = time.monotonic() + patience_s
         self._restores[sequence.ident] = Restore(namespace, sequence.tokens, until_s, due)
 
-    def ready(self, sequence: Sequence) -> bool:
-        """Whether a sequence need not wait; asks for a load when it is time."""
+    def ready(self, sequence: Sequence, *, alone: bool) -> bool:
+        """Whether a sequence need not wait; asks for a load when it is time.
+
+        Args:
+            alone: whether nothing else runs. Then it begins while its load is still on its way, and waits at
+                each layer for that layer (rule H-10); else the others use the time.
+        """
         restore = self._restores.get(sequence.ident)
         if restore is None:
             return True
@@ -160,12 +165,14 @@ class Restores:
             others = [other for other in self._restores.values() if other.loading]
             if len(others) >= LOADS_AT_ONCE or any(same_load(restore, other) for other in others):
                 return False
-            load = self._cache.load(restore.tokens, namespace=restore.namespace)
+            load = self._cache.load(restore.tokens, namespace=restore.namespace, by_layer=alone)
             restore.refused = load.reach if load is not None and load.failed else None
             restore.load = None if restore.refused else load
             restore.asked_after = self._changes()
             if restore.prefetch is not None:
                 restore.prefetch.release()
+        if alone and restore.load is not None:
+            restore.load.open()
         return not restore.loading
 
     def reaches(self, sequence: Sequence) -> tuple[Reach | None, ...]:

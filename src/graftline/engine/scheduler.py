@@ -79,7 +79,7 @@ class Scheduler:
                 continue
             if self.running and self.restores.held_off(sequence):
                 break
-            if not self.restores.ready(sequence):
+            if not self.restores.ready(sequence, alone=self._alone):
                 continue
             if not self._admit(sequence):
                 break
@@ -98,11 +98,23 @@ class Scheduler:
             self._stop(sequence, keep=keep)
         sequence.phase = Phase.ENDED
 
+    def restart(self, plan: Iterable[Work]) -> None:
+        """A step was broken off half way: its sequences, whose states are of no use now, begin again."""
+        for work in plan:
+            self._stop(work.sequence, keep=False)
+            work.sequence.phase = Phase.WAITING
+            self.add(work.sequence)
+
     # -- steps -----------------------------------------------------------------------------------
 
     def _may_admit(self, plan: StepPlan) -> bool:
         taken = len(self.running) + self.restores.under_way
         return plan.budget_tokens > 0 and taken < self._config.max_running
+
+    @property
+    def _alone(self) -> bool:
+        """Whether a load may be read while it comes: nobody else runs who would wait in the same step."""
+        return self._config.overlap_loads and not self.running
 
     def _bring_up(self) -> None:
         """Goes on with what comes up from the tiers below for those that wait (rule X-8)."""

@@ -80,5 +80,5 @@ class EngineState:
         self.specs.setdefault(component, {})[name] = TensorSpec(tuple(shape), dtype)
 
     def tensor(self, component: str, name: str) -> torch.Tensor:
-        """Pool tensor of that name, shape [slots, ...]."""
-        return self.pools[component].tensors[name]
+        """Pool tensor of that name, shape [slots, ...], when what was loaded of it is there (rule H-10)."""
+        return self.pools[component].tensor(name)

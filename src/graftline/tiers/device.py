@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -39,18 +40,45 @@ class RowPool(ValuePool, Protocol):
         """Copies rows into slots."""
 
 
+@dataclass(frozen=True, slots=True)
+class RowPart:
+    """One tensor of a pool: which bytes of a row it is, and the layer of the model that reads it."""
+
+    tensor: str
+    layer: int
+    columns: slice
+
+
+class PartPool(RowPool, Protocol):
+    """A pool that can be filled tensor by tensor, for loads that are read while they come (rule H-10)."""
+
+    parts: Sequence[RowPart]
+
+    def settle(self) -> None:
+        """Waits for whatever still reads slots that were given away; before the first `import_part`."""
+
+    def import_part(self, slots: Slots, values: Rows, part: RowPart) -> None:
+        """Copies one tensor's bytes into slots; `values` has shape (len(slots), bytes of the part)."""
+
+
+def has_parts(pool: RowPool) -> TypeGuard[PartPool]:
+    """Whether a pool can be filled tensor by tensor."""
+    return hasattr(pool, "import_part")
+
+
 class NumpyPool:
     """A pool of numpy arrays, for embedding without torch.
 
     Args:
         arrays: name to array, each of shape (slots, ...) and contiguous; owned by the pool, written by the
-            caller.
+            caller. Their order is that in which a step reads them.
     """
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         self.arrays = dict(arrays)
-        self._views = [array.reshape(len(array), -1).view(np.uint8) for array in self.arrays.values()]
-        self.slot_bytes = sum(view.shape[1] for view in self._views)
+        self._views = {name: a.reshape(len(a), -1).view(np.uint8) for name, a in self.arrays.items()}
+        self.parts = row_parts({name: view.shape[1] for name, view in self._views.items()})
+        self.slot_bytes = sum(view.shape[1] for view in self._views.values())
         self.layout = ";".join(f"{name}:{a.dtype.str}:{a.shape[1:]}" for name, a in self.arrays.items())
 
     @classmethod
@@ -65,14 +93,26 @@ class NumpyPool:
 
     def export_rows(self, slots: Slots, rows: Rows) -> None:
         """Copies slots out."""
-        first = 0
-        for view in self._views:
-            rows[:, first : first + view.shape[1]] = view[slots]
-            first += view.shape[1]
+        for part in self.parts:
+            rows[:, part.columns] = self._views[part.tensor][slots]
 
     def import_rows(self, slots: Slots, rows: Rows) -> None:
         """Copies rows into slots."""
-        first = 0
-        for view in self._views:
-            view[slots] = rows[:, first : first + view.shape[1]]
-            first += view.shape[1]
+        for part in self.parts:
+            self._views[part.tensor][slots] = rows[:, part.columns]
+
+    def settle(self) -> None:
+        """Nothing reads later than it says."""
+
+    def import_part(self, slots: Slots, values: Rows, part: RowPart) -> None:
+        """Copies one array's bytes into slots."""
+        self._views[part.tensor][slots] = values
+
+
+def row_parts(tensor_bytes: Mapping[str, int]) -> tuple[RowPart, ...]:
+    """Parts of a row from the bytes of each tensor in their order, each a layer of its own."""
+    parts, first = [], 0
+    for layer, (name, count) in enumerate(tensor_bytes.items()):
+        parts.append(RowPart(name, layer, slice(first, first + count)))
+        first += count
+    return tuple(parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graftline.plan import Slots
-from graftline.tiers.device import RowPool, Rows
+from graftline.tiers.device import PartPool, RowPart, RowPool, Rows
 
 STEP_BYTES = 16 * 2**20
 """Most bytes between two pools on the way at once."""
@@ -37,6 +37,10 @@ class HostPool:
         """Copies slots out."""
         np.take(self.rows, slots, axis=0, out=rows, mode="clip")
 
+    def export_part(self, slots: Slots, part: RowPart) -> Rows:
+        """One tensor's bytes of slots, as a new array of shape (len(slots), bytes of the part)."""
+        return self.rows[slots, part.columns]
+
     def import_rows(self, slots: Slots, rows: Rows) -> None:
         """Copies rows into slots."""
         self.rows[slots] = rows
@@ -50,3 +54,13 @@ def copy_rows(source: RowPool, source_slots: Slots, target: RowPool, target_slot
         rows = np.empty((len(source_slots[part]), source.slot_bytes), np.uint8)
         source.export_rows(source_slots[part], rows)
         target.import_rows(target_slots[part], rows)
+
+
+def copy_part(
+    source: HostPool, source_slots: Slots, target: PartPool, target_slots: Slots, part: RowPart
+) -> None:
+    """Copies one tensor of slots, a bounded number of bytes at a time."""
+    step = max(1, STEP_BYTES // max(1, part.columns.stop - part.columns.start))
+    for first in range(0, len(source_slots), step):
+        here = slice(first, first + step)
+        target.import_part(target_slots[here], source.export_part(source_slots[here], part), part)
