@@ -10,7 +10,7 @@ OUT    ?= out
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: help install demo demo-real test check check-instructions fuzz-smoke format wheel-test bench bench-checkpoints bench-core bench-inference bench-replay bench-rivals bench-serve clean
+.PHONY: help install demo demo-real test check check-instructions fuzz-smoke format wheel-test bench bench-checkpoints bench-core bench-inference bench-knowledge bench-replay bench-rivals bench-serve clean
 .DEFAULT_GOAL := help
 
 help:
@@ -85,6 +85,9 @@ bench-checkpoints: install
 
 bench-inference: install
 	nice -n 10 $(BIN)/python -m bench.replay.bench_inference --out $(OUT) --docs docs/replay
+
+bench-knowledge: install
+	nice -n 10 $(BIN)/python -m bench.replay.bench_knowledge --out $(OUT) --docs docs/replay
 
 bench: install
 	$(BIN)/python -m bench.serve.conversation --breakdown --out $(OUT)

@@ -128,14 +128,19 @@ class Tree:
             ConfigError: a priority outside of 0 to 1048575, or seconds below 0 or not finite.
         """
 
-    def register(self, handle: int, lease: Lease) -> bool:
+    def register(self, handle: int, lease: Lease, *, answer_tokens: int | None = None) -> bool:
         """Moves a session's frontier to a lease's boundary; False when it was closed (rules S-3, S-4).
 
         Cost: O(nodes that either boundary needs and the other does not); for orders of eviction that ask for
         more than recency, all of them.
 
+        Args:
+            answer_tokens: length of the request's answer, for orders of eviction that age; None where nobody
+                knows.
+
         Raises:
             StaleHandleError: the lease was released.
+            ConfigError: an answer of less than 0 tokens, or of more than 2³²−1.
         """
 
     def fork_session(self, source_name: str, target_name: str) -> int:

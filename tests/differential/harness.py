@@ -157,8 +157,13 @@ class Harness:
         hints: dict[str, Any] = {"priority": priority, "expected_return_s": expected_return_s}
         return self.each(lambda core, _: core.open_session(name, **hints), without_handle)
 
-    def register(self, session: Everyone, lease: Everyone) -> Everyone | None:
-        return self.each(lambda core, i: core.register(session.results[i], lease.results[i]), as_it_is)
+    def register(
+        self, session: Everyone, lease: Everyone, answer_tokens: int | None = None
+    ) -> Everyone | None:
+        def at_one(core: Any, i: int) -> bool:
+            return bool(core.register(session.results[i], lease.results[i], answer_tokens=answer_tokens))
+
+        return self.each(at_one, as_it_is)
 
     def fork_session(self, source_name: str, target_name: str) -> Everyone | None:
         return self.each(lambda core, _: core.fork_session(source_name, target_name), without_handle)

@@ -286,11 +286,12 @@ class Machine(RuleBasedStateMachine):
             self.sessions = [*self.sessions[-7:], handle]
 
     @precondition(lambda self: self.open and self.sessions)
-    @rule(session=picks, pick=picks)
-    def register(self, session: int, pick: int) -> None:
-        """A request of a session ends, perhaps after the session."""
+    @rule(session=picks, pick=picks, answer=st.sampled_from((None, None, 0, 1, 5, 40, 2**32 - 1, -1)))
+    def register(self, session: int, pick: int, answer: int | None) -> None:
+        """A request of a session ends, perhaps after it; an answer of less than nothing is refused."""
         lease = self.open[pick % len(self.open)].lease
-        self.harness.register(self.sessions[-1 - session % len(self.sessions)], lease)
+        done = self.harness.register(self.sessions[-1 - session % len(self.sessions)], lease, answer)
+        assert (done is None) == (answer == -1)
 
     @precondition(lambda self: self.ended and self.sessions)
     @rule(session=picks, pick=picks)

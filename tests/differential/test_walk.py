@@ -56,7 +56,7 @@ def session_step(machine: Machine, chance: random.Random) -> None:
     if do < 4:
         machine.open_session(chance.randrange(5), chance.randrange(4), chance.choice((None, 0.0, 5.0, 60.0)))
     elif do < 8 and machine.open and machine.sessions:
-        machine.register(chance.randrange(2), chance.randrange(32))
+        machine.register(chance.randrange(2), chance.randrange(32), chance.choice((None, 0, 3, 30)))
     elif do == 8:
         machine.fork_session(chance.randrange(5), chance.randrange(5))
     elif do == 9:

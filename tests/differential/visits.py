@@ -115,18 +115,20 @@ class Visits(Places):
         self.sessions.pop(name, None)
         self.sessions[name] = note
 
-    def register(self, handle: int, lease: Lease) -> bool:
+    def register(self, handle: int, lease: Lease, *, answer_tokens: int | None = None) -> bool:
         """S-3, S-4."""
+        if answer_tokens is not None and not 0 <= answer_tokens < 2**32:
+            raise ConfigError("no such answer")
         end = self.note(lease).end
         for name, note in self.sessions.items():
             if note.handle == handle:
                 self.renew(name, note)
-                self.tell_passage(note, end)
+                self.tell_passage(note, end, answer_tokens)
                 self.move_frontier(note, end, end)
                 return True
         return False
 
-    def tell_passage(self, note: SessionNote, end: Key) -> None:
+    def tell_passage(self, note: SessionNote, end: Key, answer_tokens: int | None) -> None:
         """P-8: the session, then the runs of every component on its path, deep before shallow."""
         if not self.policy.ages:
             return
@@ -135,7 +137,11 @@ class Visits(Places):
             common = range(min(self.pages_of(before), self.pages_of(end)), -1, -1)
             kept = next((n for n in common if self.prefix(before, n) == self.prefix(end, n)), 0)
         last = self.node(self.pages[end].node) if end[1] else []
-        answer = len(last) if all(self.usage(last, name).uses < 2 for name in self.names if last) else 0
+        answer = (
+            float(len(last)) if all(self.usage(last, name).uses < 2 for name in self.names if last) else 0.0
+        )
+        if answer_tokens is not None:
+            answer = answer_tokens / self.page_tokens
         self.policy.registered(Passage(note.handle, self.pages_of(end), kept, answer))
         for name in self.names:
             needed = self.needs(name, end)

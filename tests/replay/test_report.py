@@ -188,6 +188,30 @@ def test_the_command_tells_of_sessions_and_places_states(
         run(trace, "--checkpoints", "all")
 
 
+@pytest.mark.rule("S-1")
+@pytest.mark.parametrize("loop", ["one", "arrivals"])
+def test_the_command_closes_sessions_that_are_over(
+    loop: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Short conversations that are over keep no room from a long one that goes on."""
+    lines, path = [], [1]
+    for turn in range(8):
+        lines.append({"session_id": "long", "input_length": 4 * len(path) + 1, "hash_ids": list(path)})
+        path.append(100 + turn)
+        for number in range(3):
+            ids = [1000 + 100 * turn + 10 * number + page for page in range(3)]
+            for end in (2, 3):
+                session = f"{turn}.{number}"
+                lines.append({"session_id": session, "input_length": 4 * end + 1, "hash_ids": ids[:end]})
+    lines = [{"block_size": 4, "timestamp": 1000 * number, **line} for number, line in enumerate(lines)]
+    trace, found = write_lines(tmp_path / "crowd.jsonl", *lines), []
+    for options in ((), ("--close-sessions",)):
+        run(trace, "--policy", "session", "--slots", "full=14", "--loop", loop, "--json", *options)
+        (one,) = json.loads(capsys.readouterr().out)["replays"]
+        found.append(one["points"][0]["reused_tokens"])
+    assert found[0] < found[1]
+
+
 def test_the_command_refuses_a_limit_below_nothing(trace_path: Path) -> None:
     with pytest.raises(ConfigError, match="--limit is -1"):
         command.replay(trace_path, reading=command.Reading(limit=-1))

@@ -136,8 +136,43 @@ def test_tokens_may_come_in_every_form() -> None:
         wide[:, 0],
         torch.tensor(ids, dtype=torch.int64),
         memoryview(np.array(ids, dtype=np.uint32)),
+        np.array(ids, dtype=">u4"),
+        unaligned(np.array(ids, dtype=np.uint32)),
     ]
     assert [core.match(SPACE, form).boundary_tokens for form in forms] == [4] * len(forms)
+
+
+def unaligned(values: np.ndarray) -> np.ndarray:
+    return np.frombuffer(b"x" + values.tobytes(), dtype=values.dtype, offset=1)
+
+
+@pytest.mark.rule("N-4")
+def test_slots_may_come_in_every_form() -> None:
+    given = [7, 8, 2**31 - 1]
+    plain = np.array(given, dtype=np.int32)
+    plain.setflags(write=False)
+    forms = [
+        plain,
+        plain[::-1].copy()[::-1],
+        np.repeat(plain, 2)[::2],
+        plain.astype(">i4"),
+        plain.astype(np.int64),
+        plain.astype(np.uint32),
+        unaligned(plain),
+    ]
+    for form in forms:
+        core = RustCore(SPECS[:1], page_tokens=1)
+        done = core.insert(core.lease(core.match(SPACE, [])), [1, 2, 3], {"full": [Held(0, form)]})
+        (run,) = done.adopted["full"]
+        assert (run.slots.tolist(), run.slots.dtype) == (given, np.dtype(np.int32))
+        assert sorted(core.evict("full", 3).slots["full"].tolist()) == given
+
+
+def test_slots_of_two_dimensions_are_refused() -> None:
+    core = RustCore(SPECS[:1], page_tokens=1)
+    lease = core.lease(core.match(SPACE, []))
+    with pytest.raises(ConfigError, match=r"one-dimensional, got shape \(1, 2\)"):
+        core.insert(lease, [1, 2], {"full": [Held(0, slots(0, 2).reshape(1, 2))]})
 
 
 @pytest.mark.rule("K-1")

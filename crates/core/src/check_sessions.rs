@@ -70,7 +70,7 @@ mod tests {
             let done = tree.insert(lease, &[1, 2], values, true).expect("good values");
             lease = done.lease.expect("it moved").handle;
             let session = tree.open_session(name, Hints::default()).expect("good hints");
-            assert!(tree.register(session, lease).expect("a lease that is out"));
+            assert!(tree.register(session, lease, None).expect("a lease that is out"));
         }
         tree.release(lease).expect("a lease that is out");
         tree.check().expect("no contradiction");

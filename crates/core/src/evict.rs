@@ -110,7 +110,7 @@ impl Tree {
         if tail > 0 {
             let from_page = self.holding(node, component).end() - tail;
             self.drop_tail(node, component, from_page, Reason::Dead, harvest);
-            self.reconsider(node);
+            self.rank_holding(node, component); // no boundary used them
         }
         self.prune(node);
         head + tail
@@ -174,11 +174,15 @@ impl Tree {
         holding.slots.keep(count as usize, holding.slots.len());
         holding.first = kept_from;
         self.take(node, component, count, reason, harvest);
+        if reason == Reason::Dead {
+            self.rank_holding(node, component); // no boundary used them
+            return;
+        }
         self.reconsider(node);
         self.reconsider_below(node, component, kept_from - 1);
     }
 
-    /// Takes the pages of a run from `from_page` on; the caller reconsiders the node.
+    /// Takes the pages of a run from `from_page` on; the caller reconsiders or ranks the node.
     pub(crate) fn drop_tail(
         &mut self,
         node: NodeId,
@@ -211,8 +215,7 @@ impl Tree {
             let why = if leaves_as_asked { reason } else { Reason::PathEvicted };
             self.drop_tail(node, component, from_page, why, harvest);
         }
-        self.reconsider(node);
-        self.prune(node);
+        self.prune(node); // and finds its boundaries again
     }
 
     /// Books pages that left a holding.

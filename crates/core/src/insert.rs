@@ -8,6 +8,8 @@
 //! page given by nobody              stays a hole (a tombstone)
 //! ```
 
+use smallvec::SmallVec;
+
 use crate::arena::Handle;
 use crate::error::Result;
 use crate::node::NodeId;
@@ -150,7 +152,7 @@ impl Tree {
 
     /// Finds the boundaries of the path again, from the top down, and counts the use.
     fn settle(&mut self, bottom: NodeId, start: u32, end: u32, fresh: &Values) {
-        let path: Vec<NodeId> =
+        let path: SmallVec<[NodeId; 16]> =
             self.path_up(bottom).take_while(|&node| self.nodes[node].end() > start).collect();
         for &node in path.iter().rev() {
             self.reconsider(node);

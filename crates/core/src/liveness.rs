@@ -31,12 +31,8 @@ impl Evictable {
 impl Tree {
     /// Finds the node's agreed boundaries again and carries a change upward (rule E-1).
     pub(crate) fn reconsider(&mut self, node: NodeId) {
-        let here = &self.nodes[node];
-        let before = here.first_boundary();
-        let deepest = if here.pages == 0 { 0 } else { self.deepest_agreed(node, Voters::All, here.end()) };
-        let shallowest = if deepest == 0 { 0 } else { self.shallowest_agreed(node) };
-        self.nodes[node].deepest = deepest;
-        self.nodes[node].shallowest = shallowest;
+        let before = self.nodes[node].first_boundary();
+        self.find_boundaries(node);
         self.rank_node(node);
         self.carry_up(node, before);
     }
@@ -46,10 +42,25 @@ impl Tree {
         let mut pending: Vec<NodeId> = self.children_of(node).collect();
         while let Some(child) = pending.pop() {
             if self.first_page(component, self.nodes[child].start + 1) <= last_page {
-                self.reconsider(child);
+                let before = self.nodes[child].first_boundary();
+                if self.find_boundaries(child) {
+                    self.rank_node(child); // what it holds is as before: so is all else that ranks it
+                    self.carry_up(child, before);
+                }
                 pending.extend(self.children_of(child));
             }
         }
+    }
+
+    /// Finds the node's agreed boundaries again; whether they are others than before.
+    fn find_boundaries(&mut self, node: NodeId) -> bool {
+        let here = &self.nodes[node];
+        let deepest = if here.pages == 0 { 0 } else { self.deepest_agreed(node, Voters::All, here.end()) };
+        let shallowest = if deepest == 0 { 0 } else { self.shallowest_agreed(node) };
+        let here = &mut self.nodes[node];
+        let before = (here.shallowest, here.deepest);
+        (here.shallowest, here.deepest) = (shallowest, deepest);
+        before != (shallowest, deepest)
     }
 
     /// Hull of the node's pages that some boundary needs of a component; empty as (end, end).

@@ -180,13 +180,20 @@ impl Tree {
     }
 
     /// Tells a policy that ages that a session came back, and of all that lies on its path (rule P-8).
-    pub(crate) fn tell_passage(&mut self, session: u64, from: Option<Frontier>, to: Frontier) {
+    pub(crate) fn tell_passage(
+        &mut self,
+        session: u64,
+        from: Option<Frontier>,
+        to: Frontier,
+        answer_tokens: Option<u32>,
+    ) {
         let meeting = from.map(|from| (from.node, self.meeting(from.node, to.node)));
         let parted = meeting.filter(|&(node, meeting)| meeting != Some(node));
         let kept_pages = parted.map(|(_, meeting)| meeting.map_or(0, |node| self.nodes[node].end()));
-        let is_new =
-            (0..self.components.len()).all(|component| self.known_of(to.node, component).usage.uses < 2);
-        let answer_pages = if is_new { self.nodes[to.node].pages } else { 0 };
+        let answer_pages = match answer_tokens {
+            Some(tokens) => f64::from(tokens) / f64::from(self.page_tokens),
+            None => f64::from(self.new_pages(to.node)),
+        };
         self.policy.registered(&Passage { session, pages: to.boundary, kept_pages, answer_pages });
         for component in 0..self.components.len() {
             for (step, _) in self.referenced(to, component, None) {
@@ -200,6 +207,13 @@ impl Tree {
             }
         }
         self.policy.settled();
+    }
+
+    /// Pages of a node that was made by the last insertion; 0 for an older one.
+    fn new_pages(&self, node: NodeId) -> u32 {
+        let is_new =
+            (0..self.components.len()).all(|component| self.known_of(node, component).usage.uses < 2);
+        if is_new { self.nodes[node].pages } else { 0 }
     }
 
     /// Deepest node above or at both of two nodes; none in different namespaces.

@@ -291,17 +291,18 @@ impl Tree {
     ///
     /// Returns `false` when the session was closed: who finishes late cannot open it again. Cost: O(nodes that
     /// either boundary needs and the other does not); for policies that ask for more than recency, all of them.
+    /// Policies that age are told the length of the request's answer, where it is known.
     ///
     /// # Errors
     /// The lease was released.
-    pub fn register(&mut self, session: Handle, lease: Handle) -> Result<bool> {
+    pub fn register(&mut self, session: Handle, lease: Handle, answer_tokens: Option<u32>) -> Result<bool> {
         let lease = &self.leases[self.lease_record(lease)?];
         let (node, boundary) = (lease.node, lease.boundary);
         let Some(id) = self.sessions.table.find(session) else { return Ok(false) };
         self.sessions.renew(id);
         if self.policy_ages {
             let from = self.sessions.table[id].frontier;
-            self.tell_passage(session.to_bits(), from, Frontier { node, boundary });
+            self.tell_passage(session.to_bits(), from, Frontier { node, boundary }, answer_tokens);
         }
         self.move_frontier(id, (boundary > 0).then_some(Frontier { node, boundary }));
         Ok(true)

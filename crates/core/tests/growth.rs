@@ -52,7 +52,7 @@ fn visit(tree: &mut Tree, number: u32) {
     let values = vec![("full".to_owned(), vec![run(0)]), ("swa".to_owned(), vec![run(6)])];
     let done = tree.insert(root.handle, &tokens, values, true).expect("good values");
     let lease = done.lease.expect("it moved").handle;
-    assert!(tree.register(session, lease).expect("a lease that is out"));
+    assert!(tree.register(session, lease, Some(number)).expect("a lease that is out"));
     tree.release(lease).expect("a lease that is out");
     if number.is_multiple_of(2) {
         tree.evict(0, 3);

@@ -31,7 +31,7 @@ fn grow(tree: &mut Tree, space: &Namespace, tokens: &[u32]) -> Lease {
 fn visit(tree: &mut Tree, name: &str, hints: Hints, tokens: &[u32]) -> Handle {
     let lease = grow(tree, &space(""), tokens);
     let session = tree.open_session(name, hints).expect("good hints");
-    assert_eq!(tree.register(session, lease.handle), Ok(true));
+    assert_eq!(tree.register(session, lease.handle, None), Ok(true));
     tree.release(lease.handle).expect("a lease that is out");
     tree.check().expect("no contradiction");
     session
@@ -121,13 +121,13 @@ fn a_handle_is_of_no_use_after_its_session() {
         tree.set_time(14.0).expect("a finite time").iter().map(|name| &**name).collect::<Vec<_>>(),
         ["a"]
     );
-    assert_eq!(tree.register(first, lease.handle), Ok(false));
+    assert_eq!(tree.register(first, lease.handle, None), Ok(false));
     let second = tree.open_session("a", Hints::default()).expect("good hints");
     assert_ne!(first, second);
     for name in ["b", "c"] {
         tree.open_session(name, Hints::default()).expect("good hints");
     }
-    assert_eq!(tree.register(second, lease.handle), Ok(false), "two may be open, it was idle longest");
+    assert_eq!(tree.register(second, lease.handle, None), Ok(false), "two may be open, it was idle longest");
     assert!(matches!(tree.fork_session("a", "d"), Err(Error::Config { .. })));
 }
 

@@ -39,9 +39,17 @@ pub(crate) fn namespace(from: &Bound<'_, PyAny>) -> PyResult<Namespace> {
     })
 }
 
+/// A number of 64 bits. Python reads one without a sign in many more steps, and few need the last bit.
+fn number(from: &Bound<'_, PyAny>) -> PyResult<u64> {
+    match from.extract().map(i64::try_into) {
+        Ok(Ok(number)) => Ok(number),
+        _ => from.extract(),
+    }
+}
+
 /// Handle of a lease.
 pub(crate) fn lease_handle(lease: &Bound<'_, PyAny>) -> PyResult<Handle> {
-    let handle: u64 = lease.getattr(intern!(lease.py(), "handle"))?.extract()?;
+    let handle = number(&lease.getattr(intern!(lease.py(), "handle"))?)?;
     Ok(Handle::from_bits(handle))
 }
 
@@ -56,16 +64,16 @@ pub(crate) fn match_namespace(found: &Bound<'_, PyAny>, is_at_start: bool) -> Py
 /// Boundary and node of a match.
 pub(crate) fn match_place(found: &Bound<'_, PyAny>) -> PyResult<(u64, Handle)> {
     let py = found.py();
-    let boundary_tokens = found.getattr(intern!(py, "boundary_tokens"))?.extract()?;
-    let node: u64 = found.getattr(intern!(py, "node"))?.extract()?;
+    let boundary_tokens = number(&found.getattr(intern!(py, "boundary_tokens"))?)?;
+    let node = number(&found.getattr(intern!(py, "node"))?)?;
     Ok((boundary_tokens, Handle::from_bits(node)))
 }
 
 /// The known path of a match.
 pub(crate) fn known_path(found: &Bound<'_, PyAny>) -> PyResult<KnownPath> {
     let py = found.py();
-    let tokens = found.getattr(intern!(py, "path_tokens"))?.extract()?;
-    let node: u64 = found.getattr(intern!(py, "path_node"))?.extract()?;
+    let tokens = number(&found.getattr(intern!(py, "path_tokens"))?)?;
+    let node = number(&found.getattr(intern!(py, "path_node"))?)?;
     Ok(KnownPath { tokens, node: Handle::from_bits(node) })
 }
 
@@ -84,11 +92,12 @@ pub(crate) fn values(given: &Bound<'_, PyAny>) -> PyResult<Vec<(PyBackedStr, Vec
 
 fn runs_of(runs: &Bound<'_, PyAny>) -> PyResult<Vec<GivenRun>> {
     let py = runs.py();
-    let run_of = |run: PyResult<Bound<'_, PyAny>>| {
+    let mut given = Vec::new(); // not collected: that asks Python for how many there are
+    for run in runs.try_iter()? {
         let run = run?;
         let first_page = run.getattr(intern!(py, "first_page"))?.extract()?;
         let slots = crate::buffers::slots_of(&run.getattr(intern!(py, "slots"))?)?;
-        Ok(GivenRun { first_page, slots })
-    };
-    runs.try_iter()?.map(run_of).collect()
+        given.push(GivenRun { first_page, slots });
+    }
+    Ok(given)
 }

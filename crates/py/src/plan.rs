@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use graftline_core as core;
 use pyo3::IntoPyObjectExt;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
-use crate::buffers::{array, gathered, token_array};
+use crate::buffers::{array, gathered};
 use crate::frozen::Frozen;
 use crate::held::{HeldMap, Pages};
 
@@ -42,10 +43,12 @@ impl<'py> Names<'_, 'py> {
             make!(py, "Vote", self.at(component)?, vote.boundary_tokens, vote.without_tokens)
         };
         let votes: PyResult<Vec<_>> = found.votes.iter().enumerate().map(vote).collect();
+        let nothing = intern!(py, "").as_any();
         let limited_by = match found.limited_by {
             Some(component) => self.at(component)?,
-            None => PyString::intern(py, "").into_any(),
+            None => nothing.clone(),
         };
+        let reason = if found.reason.is_empty() { nothing.clone() } else { any(py, found.reason)? };
         make!(
             py,
             "Match",
@@ -55,7 +58,7 @@ impl<'py> Names<'_, 'py> {
             PyTuple::new(py, votes?)?,
             limited_by,
             found.lost_tokens,
-            found.reason,
+            reason,
             found.branch_tokens,
             found.node.to_bits(),
             found.path_node.to_bits(),
@@ -109,7 +112,7 @@ impl<'py> Names<'_, 'py> {
         let py = self.0.py();
         let (slots, dead_pages) = (PyDict::new(py), PyDict::new(py));
         for (component, left) in freed.slots.iter().enumerate().filter(|(_, left)| !left.is_empty()) {
-            slots.set_item(self.at(component)?, array(py, left)?)?;
+            slots.set_item(self.at(component)?, array(py, left))?;
         }
         for (component, &dead) in freed.dead_pages.iter().enumerate().filter(|&(_, &dead)| dead != 0) {
             dead_pages.set_item(self.at(component)?, dead)?;
@@ -159,7 +162,7 @@ impl<'py> Names<'_, 'py> {
             event.first_page,
             PyTuple::new(py, keys)?,
             PyBytes::new(py, &event.parent_key),
-            token_array(py, &event.tokens)?,
+            array(py, &event.tokens),
             event.reason.map_or("", core::Reason::as_str),
         )
     }
@@ -174,7 +177,7 @@ impl<'py> Names<'_, 'py> {
 
 /// A tuple of `Held`.
 pub(crate) fn tuple<'py>(py: Python<'py>, runs: &[core::Piece]) -> PyResult<Bound<'py, PyTuple>> {
-    let runs = runs.iter().map(|run| held(py, run.first_page, array(py, &run.slots)?));
+    let runs = runs.iter().map(|run| held(py, run.first_page, array(py, &run.slots)));
     PyTuple::new(py, runs.collect::<PyResult<Vec<_>>>()?)
 }
 

@@ -256,9 +256,22 @@ impl Tree {
         handle.map(core::Handle::to_bits).map_err(|error| raised(py, &error))
     }
 
-    fn register(&self, py: Python<'_>, handle: u64, lease: &Bound<'_, PyAny>) -> PyResult<bool> {
+    #[pyo3(signature = (handle, lease, *, answer_tokens=None))]
+    fn register(
+        &self,
+        py: Python<'_>,
+        handle: u64,
+        lease: &Bound<'_, PyAny>,
+        answer_tokens: Option<i64>,
+    ) -> PyResult<bool> {
+        let Ok(answer) = answer_tokens.map(u32::try_from).transpose() else {
+            let tokens = answer_tokens.unwrap_or_default();
+            let message = format!("answer_tokens is {tokens}, it must be from 0 to {}", u32::MAX);
+            return Err(config_error(py, &message));
+        };
         let (session, lease) = (core::Handle::from_bits(handle), arguments::lease_handle(lease)?);
-        self.write(py, false, |tree| tree.register(session, lease)).map_err(|error| raised(py, &error))
+        let known = self.write(py, false, |tree| tree.register(session, lease, answer));
+        known.map_err(|error| raised(py, &error))
     }
 
     fn fork_session(&self, py: Python<'_>, source_name: &str, target_name: &str) -> PyResult<u64> {

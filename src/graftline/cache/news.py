@@ -94,7 +94,9 @@ class News:
         if inferred is not None and self._cache.inference is not None:
             name = inferred.name
             self._cache.inference.finish(inferred, self._namespace, path, prompt_tokens)
-        is_closed = self._session is not None and not self._session.register(self._cache.device, lease)
+        session, device = self._session, self._cache.device
+        answer_tokens = len(path) - prompt_tokens
+        is_closed = session is not None and not session.register(device, lease, answer_tokens)
         if name and not is_closed:
             newest = self._cache.placement.newest
             self._cache.lines.thin(name, self._namespace, lease, path[: lease.boundary_tokens], own, newest)

@@ -58,6 +58,12 @@ class OpenSession:
             for level in levels
         ]
 
-    def register(self, level: Level, lease: Lease) -> bool:
-        """The session's next turn will begin at a lease of one tier; False when it was closed meanwhile."""
-        return any(level.core.register(handle, lease) for own, handle in self._handles if own is level)
+    def register(self, level: Level, lease: Lease, answer_tokens: int | None = None) -> bool:
+        """The session's next turn will begin at a lease of one tier; False when it was closed meanwhile.
+
+        Args:
+            answer_tokens: length of the answer that ended there; None where it is not known.
+        """
+        told = answer_tokens if level.tells_answers else None
+        handles = (handle for own, handle in self._handles if own is level)
+        return any(level.core.register(handle, lease, answer_tokens=told) for handle in handles)

@@ -57,6 +57,8 @@ class Cached:
     """Whether the cache is told which session a request belongs to, where the trace names it."""
     infer_sessions: bool = True
     """Whether the cache finds out by itself whose turn a request is, where it is not told."""
+    close_sessions: Annotated[bool, Parameter(negative=())] = False
+    """Close each session after its last request of the trace, as its client could do."""
     session_ttl: float = SessionLimits().ttl_s
     """Seconds after which an idle session is closed, by the trace's arrival times."""
     checkpoints: str = "replay,end,answer,branch"
@@ -134,6 +136,7 @@ def _plan(text: str, cached: Cached, pace: Pace) -> SweepPlan:
         with_optimum=cached.optimum,
         sessions=cached.sessions,
         infer_sessions=cached.infer_sessions,
+        close_sessions=cached.close_sessions,
         session_ttl_s=cached.session_ttl,
         placement=parse_placement(cached.checkpoints),
     )

@@ -24,13 +24,14 @@ class Passage:
         pages: length of its path.
         kept_pages: how many pages of the session's path before are on it; None when that is not known,
             since nothing, or only pages on this path, is left of the path before.
-        answer_pages: pages that the last insertion made, when the boundary is their end.
+        answer_pages: length of the answer, parts of a page too; where nobody tells it, the pages that the
+            last insertion made, when the boundary is their end.
     """
 
     session: int
     pages: int
     kept_pages: int | None
-    answer_pages: int
+    answer_pages: float
 
 
 class Usage:

@@ -106,7 +106,7 @@ class Gittins(EvictionPolicy):
         course.turn = turn_class(course.turns)
         course.cell = course.turn * GROWTHS + octave(passage.pages - before)
         course.last_s, course.pages = self.now_s, passage.pages
-        course.answer = float(passage.answer_pages)
+        course.answer = passage.answer_pages
         course.scale_s = self.expected_s(course)
         course.weight = sqrt(float(max(passage.pages, 1)))
         self.weigh(course.weight)

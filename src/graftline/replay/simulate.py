@@ -58,6 +58,7 @@ class Setup:
         infer_sessions: whether the cache infers the sessions of requests that it is not told of (rule S-9).
         session_ttl_s: how long an idle session stays open, by the trace's arrival times.
         placement: which boundaries get windows and checkpoints.
+        last_turns: sessions that are closed, as their client would, after the turn of that number.
     """
 
     composition: Composition
@@ -72,6 +73,7 @@ class Setup:
     session_ttl_s: float = SessionLimits().ttl_s
     placement: Placement = EVERYWHERE
     infer_sessions: bool = True
+    last_turns: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         make_policy(self.policy)
@@ -143,6 +145,7 @@ class Replayer:
             sessions=SessionLimits(ttl_s=setup.session_ttl_s, infer=setup.infer_sessions),
         )
         self.cache.placement = scaled_placement(setup.placement, setup.page_tokens)
+        self.cache.device.tells_answers = False  # its words are not tokens
         self.tally = Tally(setup.page_tokens, KEY_TOKENS)
         self._closed_slots = min((spec.slots for spec in specs if spec.rule.prefix_closed), default=None)
         # Whether a prompt is computed in chunks shows in the pools only where something is left behind.
@@ -198,6 +201,8 @@ class Replayer:
             running.append(answer_key(paged))
             self._compute(running)
             running.finish()
+        if self.setup.last_turns.get(paged.request.session) == paged.request.turn:
+            self.cache.close_session(paged.request.session)
 
     def serve(self, paged: PagedRequest) -> Match:
         """A request from its start to its end, alone, at its time of arrival."""
@@ -239,6 +244,11 @@ class Replayer:
             for use in self.cache.uses()
         )
         return self.tally.figures(pools, self.cache.skipped_checkpoints, span_s, wall_s)
+
+
+def last_turns(trace: Iterable[PagedRequest]) -> dict[str, int]:
+    """Number of each session's last turn."""
+    return {paged.request.session: paged.request.turn for paged in trace}
 
 
 def simulate(

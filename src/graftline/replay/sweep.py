@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TypeAlias
 
@@ -21,6 +21,7 @@ from graftline.replay.simulate import (
     DEFAULT_CHUNK_TOKENS,
     Progress,
     Setup,
+    last_turns,
     least_slots,
     no_progress,
     simulate,
@@ -55,6 +56,7 @@ class SweepPlan:
         sessions: whether the cache is told of the sessions that the trace names.
         session_ttl_s: how long an idle session stays open.
         infer_sessions: whether the cache infers the sessions that it is not told of.
+        close_sessions: whether each session is closed after its last request, as its client could do.
         placement: which boundaries get windows and checkpoints.
     """
 
@@ -72,6 +74,7 @@ class SweepPlan:
     session_ttl_s: float = SessionLimits().ttl_s
     placement: Placement = EVERYWHERE
     infer_sessions: bool = True
+    close_sessions: bool = False
 
     def __post_init__(self) -> None:
         names = {name for name, _ in self.composition.rules}
@@ -196,12 +199,13 @@ def sweep(trace: PagedTrace, plan: SweepPlan, progress: Start = unseen) -> Sweep
     slots = endless_slots(plan, ahead, page_tokens)
     endless = simulate(trace, plan.setup(slots, page_tokens), progress("endless cache", ahead.requests))
     working_set = {pool.component: pool.held_slots for pool in endless.pools}
+    closing = last_turns(trace) if plan.close_sessions else {}
     points: list[SweepPoint] = []
     for capacity, slots in sizes(plan, working_set, page_tokens):
         shared: OptimumFigures | None = None
         for policy in plan.policies:
             where = "given slots" if capacity is None else f"{capacity:.0%}"
-            setup = plan.setup(slots, page_tokens, policy)
+            setup = replace(plan.setup(slots, page_tokens, policy), last_turns=closing)
             bar = progress(f"{policy}, {where}", ahead.requests)
             figures, order = run(trace, setup, plan, ahead, bar)
             if plan.with_optimum and (shared is None or order is not ahead):

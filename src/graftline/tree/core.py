@@ -133,9 +133,9 @@ class PythonCore:
         """Opens a session, or renews one that is open (rule S-1)."""
         return open_session(self._state, name, priority, expected_return_s)
 
-    def register(self, handle: int, lease: Lease) -> bool:
+    def register(self, handle: int, lease: Lease, *, answer_tokens: int | None = None) -> bool:
         """Moves a session's frontier to a lease's boundary (rules S-3, S-4)."""
-        return register(self._state, handle, lease.handle)
+        return register(self._state, handle, lease.handle, answer_tokens)
 
     def fork_session(self, source_name: str, target_name: str) -> int:
         """Opens a session with another one's frontier (rule S-6)."""

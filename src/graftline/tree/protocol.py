@@ -64,8 +64,11 @@ class TreeCore(Protocol):
     def open_session(self, name: str, *, priority: int = 0, expected_return_s: float | None = None) -> int:
         """Opens or renews a session; returns its handle. See `graftline.tree.sessions`."""
 
-    def register(self, handle: int, lease: Lease) -> bool:
-        """Moves a session's frontier to a lease's boundary; False when the session was closed."""
+    def register(self, handle: int, lease: Lease, *, answer_tokens: int | None = None) -> bool:
+        """Moves a session's frontier to a lease's boundary; False when the session was closed.
+
+        See `graftline.tree.sessions`.
+        """
 
     def fork_session(self, source_name: str, target_name: str) -> int:
         """Gives one session the frontier of another; returns its handle."""

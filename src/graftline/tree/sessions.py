@@ -19,6 +19,7 @@ from graftline.tree.node import Node
 from graftline.tree.state import LeaseRecord, SessionRecord, State, holding_of, path_up
 
 PRIORITY_MAX = (1 << 20) - 1
+ANSWER_TOKENS_MAX = (1 << 32) - 1
 
 
 def set_time(state: State, now_s: float) -> tuple[str, ...]:
@@ -76,17 +77,23 @@ def open_session(state: State, name: str, priority: int, expected_return_s: floa
     return record.handle
 
 
-def register(state: State, handle: int, lease_handle: int) -> bool:
+def register(state: State, handle: int, lease_handle: int, answer_tokens: int | None) -> bool:
     """Moves a session's frontier to the boundary of a lease that is out (rules S-3, S-4).
 
     What the frontier before needed is not referenced any more. Cost: O(nodes that both boundaries need).
+
+    Args:
+        answer_tokens: length of the request's answer, for policies that age; None where nobody knows.
 
     Returns:
         False when the session was closed: who finishes late cannot open it again.
 
     Raises:
         StaleHandleError: the lease was released.
+        ConfigError: an answer of less than 0 tokens, or of more than 2³²−1.
     """
+    if answer_tokens is not None and not 0 <= answer_tokens <= ANSWER_TOKENS_MAX:
+        raise ConfigError(f"answer_tokens is {answer_tokens}, it must be from 0 to {ANSWER_TOKENS_MAX}")
     lease = state.lease_record(lease_handle)
     name = state.names.get(handle)
     if name is None:
@@ -95,20 +102,23 @@ def register(state: State, handle: int, lease_handle: int) -> bool:
     record.last_s = state.now_s
     state.sessions[name] = record
     if state.policy.ages:
-        tell_passage(state, record, lease)
+        tell_passage(state, record, lease, answer_tokens)
     move_frontier(state, name, lease.node if lease.boundary else None, lease.boundary)
     return True
 
 
-def tell_passage(state: State, record: SessionRecord, lease: LeaseRecord) -> None:
+def tell_passage(state: State, record: SessionRecord, lease: LeaseRecord, answer_tokens: int | None) -> None:
     """Tells a policy that ages that a session came back, and of all that lies on its path (rule P-8)."""
     steps = list(path_up(lease.node))
     here = {step.ident for step in steps}
     kept: int | None = None
     if record.node is not None and record.node.ident not in here:
         kept = next((step.end for step in path_up(record.node) if step.ident in here), 0)
-    is_new = all(holding.usage.uses < 2 for holding in lease.node.holdings)
-    answer_pages = lease.node.pages if is_new else 0
+    if answer_tokens is None:
+        is_new = all(holding.usage.uses < 2 for holding in lease.node.holdings)
+        answer_pages = float(lease.node.pages if is_new else 0)
+    else:
+        answer_pages = answer_tokens / state.page_tokens
     state.policy.registered(Passage(record.handle, lease.boundary, kept, answer_pages))
     for component in range(len(state.specs)):
         for step in referenced_nodes(state, lease.node, component, lease.boundary):

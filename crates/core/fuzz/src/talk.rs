@@ -105,12 +105,14 @@ impl Player {
         let Some(index) = bytes.pick(&self.talk.handles) else { return };
         let session = self.talk.handles[index];
         if let (true, Some(index)) = (bytes.below(8) == 0, bytes.pick(&self.released)) {
-            let refused = self.tree.register(session, self.released[index]);
+            let refused = self.tree.register(session, self.released[index], None);
             assert!(matches!(refused, Err(Error::StaleHandle { .. })));
             return;
         }
         let Some(index) = bytes.pick(&self.model.leases) else { return };
-        let done = self.tree.register(session, self.model.leases[index].handle).expect("a lease that is out");
+        let lease = self.model.leases[index].handle;
+        let answer_tokens = (session.to_bits() % 3 > 0).then_some(index as u32);
+        let done = self.tree.register(session, lease, answer_tokens).expect("a lease that is out");
         let open = self.talk.open.iter().find(|open| open.1 == session).map(|open| open.0);
         assert_eq!(done, open.is_some(), "who finishes late cannot open a session again");
         if let Some(name) = open {

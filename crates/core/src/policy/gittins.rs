@@ -168,7 +168,7 @@ impl Policy for Gittins {
         course.turn = turn_class(course.turns);
         course.cell = course.turn * GROWTHS + octave(grown);
         (course.last_s, course.pages) = (self.now_s, passage.pages);
-        course.answer = f64::from(passage.answer_pages);
+        course.answer = passage.answer_pages;
         course.scale_s = self.expected_s(&course);
         course.weight = f64::from(passage.pages.max(1)).sqrt();
         self.weigh(course.weight);

@@ -84,7 +84,7 @@ pub struct Usage {
 }
 
 /// A request of a session that was registered (rule P-8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Passage {
     /// The session's handle.
     pub session: u64,
@@ -93,8 +93,9 @@ pub struct Passage {
     /// How many pages of the session's path before are on it; `None` when that is not known, since nothing, or
     /// only pages on this path, is left of the path before.
     pub kept_pages: Option<u32>,
-    /// Pages that the last insertion made, when the boundary is their end.
-    pub answer_pages: u32,
+    /// Length of the answer, parts of a page too; where nobody tells it, the pages that the last insertion made,
+    /// when the boundary is their end.
+    pub answer_pages: f64,
 }
 
 /// Ranks runs of values: the lowest level leaves first, then the lowest rank, then the older tick.

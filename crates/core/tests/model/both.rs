@@ -158,7 +158,7 @@ impl Both {
     }
 
     /// A request of a session ends; of one that was closed it changes nothing.
-    pub(crate) fn register(&mut self, name: &str, pick: usize, closed_before: bool) {
+    pub(crate) fn register(&mut self, name: &str, pick: usize, closed_before: bool, answer: Option<u32>) {
         let handle = self.open(name);
         if closed_before {
             assert!(self.tree.close_session(name));
@@ -167,7 +167,7 @@ impl Both {
         let count = self.model.leases.len().max(1);
         let Some((lease, end, _)) = self.model.leases.get(pick % count) else { return };
         let (path, boundary) = (end.clone(), end.len() / PAGE);
-        assert_eq!(self.tree.register(handle, *lease), Ok(!closed_before));
+        assert_eq!(self.tree.register(handle, *lease, answer), Ok(!closed_before));
         if let Some(session) = self.model.take_session(name) {
             self.model.sessions.push(OpenSession { path, boundary, ..session });
         }

@@ -19,7 +19,7 @@ enum Step {
     Release(usize),
     ReleaseComponents(usize, u32),
     Evict(usize, u64),
-    Register { name: u8, pick: usize, closed_before: bool },
+    Register { name: u8, pick: usize, closed_before: bool, answer: Option<u32> },
     Fork(u8, u8),
     Close(u8),
     PassTime(i8),
@@ -35,8 +35,8 @@ fn step(kinds: u8) -> impl Strategy<Value = Step> {
         2 => (0..8_usize).prop_map(Step::Release),
         1 => (0..8_usize, 0..8_u32).prop_map(|(pick, mask)| Step::ReleaseComponents(pick, mask)),
         3 => (0..3_usize, 0..9_u64).prop_map(|(component, wanted)| Step::Evict(component, wanted)),
-        2 => (0..5_u8, 0..8_usize, prop::bool::weighted(0.1))
-            .prop_map(|(name, pick, closed_before)| Step::Register { name, pick, closed_before }),
+        2 => (0..5_u8, 0..8_usize, prop::bool::weighted(0.1), prop::option::of(0..40_u32))
+            .prop_map(|(name, pick, closed_before, answer)| Step::Register { name, pick, closed_before, answer }),
         1 => (0..5_u8, 0..5_u8).prop_map(|(source, target)| Step::Fork(source, target)),
         1 => (0..5_u8).prop_map(Step::Close),
         1 => (-2..5_i8).prop_map(Step::PassTime),
@@ -61,8 +61,8 @@ fn play(rules: &[Rule], policy: &str, steps: Vec<Step>) {
             Step::Release(pick) => both.release(pick),
             Step::ReleaseComponents(pick, mask) => both.release_components(pick, mask),
             Step::Evict(component, wanted) => both.evict(component, wanted),
-            Step::Register { name: number, pick, closed_before } => {
-                both.register(&name(number), pick, closed_before);
+            Step::Register { name: number, pick, closed_before, answer } => {
+                both.register(&name(number), pick, closed_before, answer);
             }
             Step::Fork(source, target) => both.fork(&name(source), &name(target)),
             Step::Close(number) => both.close(&name(number)),
