@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from graftline.cache import HostConfig, Session, SessionLimits
 from graftline.errors import ConfigError
 from graftline.key import Namespace
+from graftline.policies import EvictionPolicy, Passage, Usage
 from spec.cache_support import Model
 
 PROMPT = list(range(100, 141))
@@ -101,6 +104,71 @@ def test_sessions_live_in_the_host_too(core: str) -> None:
     if loading is not None:
         loading.release()
     assert reused == 40
+    model.cache.close()
+
+
+class Listener(EvictionPolicy):
+    """Notes what it is told when a session comes by."""
+
+    name = "listener"
+    ages = True
+
+    def __init__(self) -> None:
+        self.passages: list[tuple[int, float]] = []
+
+    def registered(self, passage: Passage) -> None:
+        self.passages.append((passage.pages, passage.answer_pages))
+
+    def rank(self, usage: Usage) -> float:
+        return float(usage.last_tick)
+
+
+def told(model: Model) -> list[list[tuple[int, float]]]:
+    """What each tier was told."""
+    levels = (model.cache.device, model.cache.lower.host)
+    return [level.core._state.policy.passages for level in levels]
+
+
+@pytest.mark.rule("S-3")
+@pytest.mark.parametrize("answer", [0, 2, 9])
+@pytest.mark.parametrize("lands", ["before the end", "under way at the end", "after the end"])
+def test_each_tier_is_told_of_a_request_once_when_it_is_complete(lands: str, answer: int) -> None:
+    """Whenever the boundaries that it keeps land in the host, and whether the last of them is new."""
+    host = HostConfig(
+        {"full": 300, "state": 50}, write_policy="write_back" if "after" in lands else "write_through"
+    )
+    model = Model("full_state", page_tokens=4, slots=100, core="python", host=host, policy=Listener())
+    gate, pool = threading.Event(), model.pools["full"]
+    if "under way" in lands:
+        export = pool.export_rows
+        pool.export_rows = lambda *given: (gate.wait(), export(*given))  # type: ignore[method-assign]
+    with model.begin(PROMPT, session=Session("s")) as request:
+        model.prefill(request)
+        if "before" in lands:
+            model.cache.lower.flush()
+        model.cache.pump()
+        model.generate(request, range(900, 900 + answer))
+        request.finish()
+    gate.set()
+    model.cache.lower.flush()
+    pages = (len(PROMPT) + max(answer - 1, 0)) // 4
+    assert told(model) == [[(pages, answer / 4)]] * 2
+    model.assert_idle_and_whole()
+    model.cache.close()
+
+
+@pytest.mark.rule("S-3")
+def test_no_tier_is_told_of_a_request_that_was_aborted() -> None:
+    host = HostConfig({"full": 300, "state": 50})
+    model = Model("full_state", page_tokens=4, slots=100, core="python", host=host, policy=Listener())
+    with model.begin(PROMPT, session=Session("s")) as request:
+        model.prefill(request)
+    model.cache.lower.flush()
+    assert told(model) == [[], []]
+    model.run(PROMPT, session=Session("s"))
+    model.cache.lower.flush()
+    assert [len(passages) for passages in told(model)] == [1, 1]
+    model.assert_idle_and_whole()
     model.cache.close()
 
 

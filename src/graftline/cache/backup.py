@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graftline.cache.arrival import Arrival
 from graftline.cache.link import Copying, Link, pairs_of
@@ -26,12 +26,18 @@ class Kept:
         tokens: whole pages up to the boundary, u32; never written to.
         request: number of the request; its boundaries are copied one after another.
         session: who will come back to it; None for nobody in particular.
+        answer_tokens: length of the answer when the request has ended there; None while it goes on.
     """
 
     namespace: Namespace
     tokens: Tokens
     request: int
     session: OpenSession | None = None
+    answer_tokens: int | None = None
+
+    def is_place_of(self, other: Kept) -> bool:
+        """Whether the other one is the same boundary of the same request."""
+        return self.request == other.request and len(self.tokens) == len(other.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,18 @@ class Backups:
             self._waiting.popleft()
             self._drop("queue full")
         self._waiting.append(kept)
+
+    def complete(self, kept: Kept) -> bool:
+        """A request has ended at a boundary that it kept before; False when that is on its way no more."""
+        for number, waiting in enumerate(self._waiting):
+            if waiting.is_place_of(kept):
+                self._waiting[number] = kept
+                return True
+        for number, backup in enumerate(self._running):
+            if backup.kept.is_place_of(kept):
+                self._running[number] = replace(backup, kept=kept)
+                return True
+        return False
 
     def pump(self, *, start: bool = True) -> None:
         """Ends the copies that are done and starts others, as far as the copy thread takes them."""

@@ -14,6 +14,7 @@ from graftline.cache.level import Level
 from graftline.cache.link import Link
 from graftline.cache.load import Load, begin_load
 from graftline.cache.prefetch import Prefetch
+from graftline.cache.residency import residency
 from graftline.cache.shelf import Shelf, StoreConfig
 from graftline.components import ComponentSpec
 from graftline.errors import ConfigError
@@ -155,13 +156,31 @@ class LowerTiers:
         """Whether a load or a prefetch that was given out has ended and was not released yet."""
         return any(given.protects for given in self._given)
 
-    def kept(self, kept: Kept) -> None:
-        """A request keeps a boundary on the device, or reuses one (rule H-5)."""
+    def kept(self, kept: Kept) -> bool:
+        """A request keeps a boundary on the device, or reuses one (rule H-5); whether it is to be copied."""
         if self.config.write_policy == "none":
-            return
+            return False
         at_once = self.config.write_policy == "write_back" or self.config.write_uses == 1
         if at_once or self._uses.due(boundary_key(kept)):
             self._backups.add(kept)
+            return True
+        return False
+
+    def completed(self, kept: Kept, *, is_new: bool) -> None:
+        """A request has ended at a boundary: its session's next turn will begin there in the host too (S-3).
+
+        Args:
+            is_new: whether nobody was told before that it is kept.
+        """
+        if is_new and self.kept(kept):
+            return
+        if kept.session is None or self._backups.complete(kept):
+            return
+        match = residency(self.host, kept.namespace, kept.tokens).match
+        if match.boundary_tokens == len(kept.tokens):
+            lease = self.host.core.lease(match)
+            kept.session.register(self.host, lease, kept.answer_tokens)
+            self.host.core.release(lease)
 
     def make_room(self) -> None:
         """The device is about to evict: under `write_back` the oldest boundaries go down first."""
@@ -276,8 +295,8 @@ class LowerTiers:
 
     def _landed(self, kept: Kept, lease: Lease) -> None:
         """A boundary is in the host now: a session's next turn may begin there, and the store may want it."""
-        if kept.session is not None:
-            kept.session.register(self.host, lease)
+        if kept.session is not None and kept.answer_tokens is not None:
+            kept.session.register(self.host, lease, kept.answer_tokens)
         if self.shelf is not None:
             self.shelf.write(kept.namespace, kept.tokens)
 

@@ -82,11 +82,14 @@ class News:
             kept = Kept(self._namespace, tokens.copy(), self._moment.number, self._session)
             self._cache.lower.kept(kept)
 
-    def completed(self, lease: Lease, path: Tokens, prompt_tokens: int, own: Sequence[int]) -> None:
-        """The session's next turn will begin at the lease's boundary (rule S-3).
+    def completed(
+        self, lease: Lease, path: Tokens, prompt_tokens: int, own: Sequence[int], *, is_new: bool
+    ) -> None:
+        """The session's next turn will begin at the lease's boundary, in every tier (rule S-3).
 
         Args:
             path: prompt and answer, computed or not.
+            is_new: whether `kept` was not told of that boundary.
             own: boundaries that the request kept for its session alone (rule C-13).
         """
         inferred, self._inferred = self._inferred, None
@@ -97,6 +100,10 @@ class News:
         session, device = self._session, self._cache.device
         answer_tokens = len(path) - prompt_tokens
         is_closed = session is not None and not session.register(device, lease, answer_tokens)
+        if lease.boundary_tokens and self._cache.lower is not None:
+            tokens = path[: lease.boundary_tokens].copy()
+            kept = Kept(self._namespace, tokens, self._moment.number, session, answer_tokens)
+            self._cache.lower.completed(kept, is_new=is_new)
         if name and not is_closed:
             newest = self._cache.placement.newest
             self._cache.lines.thin(name, self._namespace, lease, path[: lease.boundary_tokens], own, newest)

@@ -157,6 +157,7 @@ class CachedRequest:
         boundary = min(boundary_tokens, self.computed_tokens) // self._page * self._page
         if self.use_cache and boundary > self._lease.boundary_tokens:
             self._keep(boundary)
+            self._news.kept(self._tokens[:boundary])
 
     def grow(self, to_tokens: int) -> None:
         """Makes sure that tokens up to `to_tokens` have places to be written to (rule C-4).
@@ -197,13 +198,14 @@ class CachedRequest:
         """Ends the request and keeps what it computed, up to its last whole page (rules C-2, C-7)."""
         self._require_open()
         boundary = self.computed_tokens // self._page * self._page
+        is_new = boundary > self._lease.boundary_tokens
         try:
-            if self.use_cache and boundary > self._lease.boundary_tokens:
+            if self.use_cache and is_new:
                 if self._kept_boundary == boundary:
                     self._leaving, self._kept = self._kept, {}
                 self._keep(boundary)
             if self.use_cache:
-                self._news.completed(self._lease, self.tokens, self.prompt_tokens, self._own)
+                self._news.completed(self._lease, self.tokens, self.prompt_tokens, self._own, is_new=is_new)
         finally:
             self.abort()
 
@@ -261,6 +263,7 @@ class CachedRequest:
         for stop in due:
             self._copy_states(self._leaving)
             self._keep(stop)
+            self._news.kept(self._tokens[:stop])
         answers = self._cache.placement.answer and after >= (self._held_back or self.prompt_tokens)
         if answers and after % self._page == 0 and after not in due:
             self._copy_states(self._kept)
@@ -295,9 +298,7 @@ class CachedRequest:
             self._own.append(boundary)
         self._hand_over(done.adopted)
         self._take_over(start, end)
-        names = [spec.name for spec in self._stateful]
-        self._cache.core.release_components(self._lease, names)
-        self._news.kept(self._tokens[:boundary])
+        self._cache.core.release_components(self._lease, [spec.name for spec in self._stateful])
 
     def _hand_over(self, adopted: Mapping[str, Sequence[Held]]) -> None:
         """Books what the tree adopted; a state that it already had is given back."""
