@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 
 from graftline.cache import PrefixCache, Session
 from graftline.components import ComponentSpec, Full
 from graftline.errors import ConfigError
 from graftline.policies import EvictionPolicy, Passage, Usage
+from graftline.replay.compositions import parse_composition
+from graftline.replay.requests import NO_IDS, ReplayRequest
+from graftline.replay.simulate import Replayer, Setup
+from graftline.replay.tokens import PagedRequest
 from spec.cache_support import INSTALLED
 from spec.sketch import HERE, Sketch
 
@@ -42,7 +47,9 @@ def cache_of(policy: EvictionPolicy | str, slots: int, core: str = "python") -> 
     return PrefixCache(components, page_tokens=PAGE_TOKENS, policy=policy, core=core)
 
 
-def serve(cache: PrefixCache, name: str, prompt: Sequence[int], answer: Sequence[int]) -> int:
+def serve(
+    cache: PrefixCache, name: str, prompt: Sequence[int], answer: Sequence[int], told: int | None = None
+) -> int:
     """A whole request; returns the tokens that it reused."""
     with cache.begin(prompt, session=Session(name)) as request:
         request.append(answer)
@@ -50,7 +57,7 @@ def serve(cache: PrefixCache, name: str, prompt: Sequence[int], answer: Sequence
             end = request.next_stop()
             request.grow(end)
             request.advance(end)
-        request.finish()
+        request.finish(answer_tokens=told)
         return request.reused_tokens
 
 
@@ -66,13 +73,28 @@ def test_an_answer_is_told_in_tokens_whatever_pages_it_fills() -> None:
 
 
 @pytest.mark.rule("P-8")
-def test_where_keys_are_no_tokens_the_pages_of_the_last_insertion_stand_for_the_answer() -> None:
+def test_where_keys_are_no_tokens_the_length_is_told_apart() -> None:
     policy = Listener()
     cache = cache_of(policy, slots=100)
-    cache.device.tells_answers = False
-    serve(cache, "of no page", range(40), range(100, 104))
-    serve(cache, "of two pages", range(40), range(200, 232))
-    assert policy.answers == [2.0, 2.0]
+    serve(cache, "of eight", range(40), range(100, 104), told=8)
+    serve(cache, "of none", range(40), range(200, 232), told=0)
+    assert policy.answers == [0.5, 0.0]
+
+
+@pytest.mark.rule("P-8")
+@pytest.mark.parametrize(
+    ("answer_tokens", "told"), [(0, 0.0), (15, 0.5), (16, 0.5), (48, 1.5), (4000, 125.0)]
+)
+def test_a_replay_tells_what_the_trace_says_to_half_a_page(answer_tokens: int, told: float) -> None:
+    """Whether the trace names what is in the answer, or not."""
+    policy = Listener()
+    replayer = Replayer(Setup(parse_composition("full"), {"full": 100}, 32, core="python"))
+    replayer.cache.core._state.policy = policy
+    ids = np.arange(1, 4, dtype=np.uint64)
+    request = ReplayRequest("r", "s", 0, 0.0, None, 96, answer_tokens, 32, ids, NO_IDS)
+    paged = PagedRequest(request, ids, NO_IDS, has_rest=False)
+    replayer.serve(paged)
+    assert policy.answers == [told]
 
 
 @pytest.mark.rule("P-8")
@@ -88,7 +110,6 @@ def test_an_answer_of_a_length_that_cannot_be_is_refused(sketch: Callable[..., S
 def reused_when_told(core: str, *, tells_answers: bool) -> int:
     """Sessions whose return goes by the length of their last answer; room for a third of them."""
     cache = cache_of("gittins", slots=SESSIONS * 20 // 3, core=core)
-    cache.device.tells_answers = tells_answers
     due = [(float(number), number, 0) for number in range(SESSIONS)]
     reused = 0
     for _ in range(600):
@@ -98,7 +119,8 @@ def reused_when_told(core: str, *, tells_answers: bool) -> int:
         is_long = (number + turn) // 3 % 2
         answer = LONG if is_long else SHORT
         first = 1000 * number
-        reused += serve(cache, str(number), range(first, first + PROMPT_TOKENS), range(answer))
+        told = None if tells_answers else 0
+        reused += serve(cache, str(number), range(first, first + PROMPT_TOKENS), range(answer), told)
         due.append((now_s + (100.0 if is_long else 10.0), number, turn + 1))
     cache.check()
     return reused

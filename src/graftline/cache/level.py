@@ -35,8 +35,6 @@ class Level:
         ledgers: component name to who owns each of its slots.
         pools: component name to its values; may lack components whose values nobody copies.
         evicted_slots: component name to how many slots were evicted in all.
-        tells_answers: whether the order of eviction is told how long answers are (rule P-8); only where the
-            tokens of a key are those of a text.
     """
 
     def __init__(
@@ -49,7 +47,6 @@ class Level:
         self.pools = dict(pools)
         self.ledgers = {name: SlotLedger(name, count) for name, count in slots.items()}
         self.evicted_slots = dict.fromkeys(slots, 0)
-        self.tells_answers = True
 
     def allocate(self, component: str, count: int) -> Slots:
         """Takes slots as private ones, evicting what must go.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graftline.cache.backup import Kept
@@ -16,6 +17,30 @@ from graftline.plan import Lease, Match
 
 if TYPE_CHECKING:
     from graftline.cache.prefix_cache import PrefixCache
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a request says of itself when it is complete.
+
+    Attributes:
+        path: prompt and answer, computed or not.
+        prompt_tokens: length of the prompt.
+        answer_tokens: length of the answer where it is not what follows the prompt, as in a replay.
+        own: boundaries that it kept for its session alone (rule C-13).
+        is_new: whether nobody was told of its last boundary yet.
+    """
+
+    path: Tokens
+    prompt_tokens: int
+    answer_tokens: int | None
+    own: Sequence[int]
+    is_new: bool
+
+    @property
+    def answer(self) -> int:
+        """Length of the answer, for orders of eviction that age (rule P-8)."""
+        return len(self.path) - self.prompt_tokens if self.answer_tokens is None else self.answer_tokens
 
 
 class News:
@@ -82,31 +107,22 @@ class News:
             kept = Kept(self._namespace, tokens.copy(), self._moment.number, self._session)
             self._cache.lower.kept(kept)
 
-    def completed(
-        self, lease: Lease, path: Tokens, prompt_tokens: int, own: Sequence[int], *, is_new: bool
-    ) -> None:
-        """The session's next turn will begin at the lease's boundary, in every tier (rule S-3).
-
-        Args:
-            path: prompt and answer, computed or not.
-            is_new: whether `kept` was not told of that boundary.
-            own: boundaries that the request kept for its session alone (rule C-13).
-        """
+    def completed(self, lease: Lease, ended: Ended) -> None:
+        """The session's next turn will begin at the lease's boundary, in every tier (rule S-3)."""
         inferred, self._inferred = self._inferred, None
         name = self._session.name if self._session is not None else ""
         if inferred is not None and self._cache.inference is not None:
             name = inferred.name
-            self._cache.inference.finish(inferred, self._namespace, path, prompt_tokens)
-        session, device = self._session, self._cache.device
-        answer_tokens = len(path) - prompt_tokens
-        is_closed = session is not None and not session.register(device, lease, answer_tokens)
+            self._cache.inference.finish(inferred, self._namespace, ended.path, ended.prompt_tokens)
+        session, device, path = self._session, self._cache.device, ended.path
+        is_closed = session is not None and not session.register(device, lease, ended.answer)
         if lease.boundary_tokens and self._cache.lower is not None:
             tokens = path[: lease.boundary_tokens].copy()
-            kept = Kept(self._namespace, tokens, self._moment.number, session, answer_tokens)
-            self._cache.lower.completed(kept, is_new=is_new)
+            kept = Kept(self._namespace, tokens, self._moment.number, session, ended.answer)
+            self._cache.lower.completed(kept, is_new=ended.is_new)
         if name and not is_closed:
-            newest = self._cache.placement.newest
-            self._cache.lines.thin(name, self._namespace, lease, path[: lease.boundary_tokens], own, newest)
+            newest, boundary = self._cache.placement.newest, lease.boundary_tokens
+            self._cache.lines.thin(name, self._namespace, lease, path[:boundary], ended.own, newest)
 
     def ended(self) -> None:
         """The request is over, completed or not."""

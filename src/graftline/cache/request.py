@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graftline.cache.news import News
+from graftline.cache.news import Ended, News
 from graftline.cache.table import PageTable
 from graftline.errors import CapacityError, ConfigError, GraftlineError
 from graftline.key import Namespace, Tokens, TokensLike, as_tokens
@@ -82,7 +82,7 @@ class CachedRequest:
         branch = self.match.branch_tokens
         plan = cache.placement.plan(self._page, len(prompt), self.reused_tokens, branch, marks)
         self._stops, self._held_back, self._for_others = plan.stops, plan.held_back, plan.for_others
-        self._pauses = self._stops if self._must_pause(marks) else ()
+        self._pauses = self._stops if must_pause(cache, self.reused_tokens, marks) else ()
         cache.open_requests += 1
         self._open = True
         try:
@@ -194,8 +194,12 @@ class CachedRequest:
         self._leave_behind()
         self._news.happened()
 
-    def finish(self) -> None:
-        """Ends the request and keeps what it computed, up to its last whole page (rules C-2, C-7)."""
+    def finish(self, *, answer_tokens: int | None = None) -> None:
+        """Ends the request and keeps what it computed, up to its last whole page (rules C-2, C-7).
+
+        Args:
+            answer_tokens: length of the answer, for orders of eviction that age; counted where it is None.
+        """
         self._require_open()
         boundary = self.computed_tokens // self._page * self._page
         is_new = boundary > self._lease.boundary_tokens
@@ -205,7 +209,8 @@ class CachedRequest:
                     self._leaving, self._kept = self._kept, {}
                 self._keep(boundary)
             if self.use_cache:
-                self._news.completed(self._lease, self.tokens, self.prompt_tokens, self._own, is_new=is_new)
+                ended = Ended(self.tokens, self.prompt_tokens, answer_tokens, self._own, is_new)
+                self._news.completed(self._lease, ended)
         finally:
             self.abort()
 
@@ -249,13 +254,6 @@ class CachedRequest:
             if len(held.slots):
                 self._cache.pools[spec.name].copy(int(held.slots[-1]), self.live_slot(spec.name))
         self._cache.core.release_components(self._lease, [spec.name for spec in self._stateful])
-
-    def _must_pause(self, marks: Sequence[int]) -> bool:
-        """Whether the stops are pauses: for the states there, or for the bits of the logits (rule C-14)."""
-        grid, start = self._cache.cut_tokens, self.reused_tokens
-        if self._stateful or not grid:
-            return True
-        return start % grid == 0 or start in {mark // self._page * self._page for mark in marks}
 
     def _keep_due(self, before: int, after: int) -> None:
         """Keeps what is due at the boundaries that were reached; live states are those of the last one."""
@@ -333,3 +331,11 @@ class CachedRequest:
             self._cache.ledgers[spec.name].give_back(table.drop_before(first))
             if first * self._page >= self._lease.boundary_tokens:
                 self._cache.core.release_components(self._lease, [spec.name])
+
+
+def must_pause(cache: PrefixCache, reused_tokens: int, marks: Sequence[int]) -> bool:
+    """Whether stops are pauses: for the states there, or for the bits of the logits (rule C-14)."""
+    grid, page = cache.cut_tokens, cache.page_tokens
+    if not grid or any(spec.rule.holds_state for spec in cache.components):
+        return True
+    return reused_tokens % grid == 0 or reused_tokens in {mark // page * page for mark in marks}

@@ -64,6 +64,5 @@ class OpenSession:
         Args:
             answer_tokens: length of the answer that ended there; None where it is not known.
         """
-        told = answer_tokens if level.tells_answers else None
         handles = (handle for own, handle in self._handles if own is level)
-        return any(level.core.register(handle, lease, answer_tokens=told) for handle in handles)
+        return any(level.core.register(handle, lease, answer_tokens=answer_tokens) for handle in handles)

@@ -145,7 +145,6 @@ class Replayer:
             sessions=SessionLimits(ttl_s=setup.session_ttl_s, infer=setup.infer_sessions),
         )
         self.cache.placement = scaled_placement(setup.placement, setup.page_tokens)
-        self.cache.device.tells_answers = False  # its words are not tokens
         self.tally = Tally(setup.page_tokens, KEY_TOKENS)
         self._closed_slots = min((spec.slots for spec in specs if spec.rule.prefix_closed), default=None)
         # Whether a prompt is computed in chunks shows in the pools only where something is left behind.
@@ -200,7 +199,9 @@ class Replayer:
         with running:
             running.append(answer_key(paged))
             self._compute(running)
-            running.finish()
+            # A page has two words, so it is told to half a page; where the trace does not tell, as nothing.
+            words = paged.request.answer_tokens * KEY_TOKENS / self.setup.page_tokens
+            running.finish(answer_tokens=round(words))
         if self.setup.last_turns.get(paged.request.session) == paged.request.turn:
             self.cache.close_session(paged.request.session)
 
