@@ -17,8 +17,8 @@ from engine_support import (
     serving,
 )
 
-from graftline.engine import engine as engine_module
-from graftline.engine.api import SamplingParams
+from graftline.engine import checks
+from graftline.engine.api import GenerationRequest, SamplingParams
 from graftline.engine.sizes import slots_needed
 from graftline.errors import CapacityError, ConfigError, EngineClosedError
 
@@ -81,16 +81,14 @@ def test_what_can_never_fit_is_refused_at_once() -> None:
 
 
 def test_negative_token_ids_are_refused_by_name() -> None:
-    with serving("llama") as client:
-        request = client.engine._checked
-        with pytest.raises(ConfigError, match="-1"):
-            request(engine_module.GenerationRequest(np.array([3, -1]), greedy(2)))
+    with serving("llama") as client, pytest.raises(ConfigError, match="-1"):
+        client.engine.submit(GenerationRequest(np.array([3, -1]), greedy(2)), print)
 
 
 @pytest.mark.rule("X-6")
 def test_a_request_without_room_ends_with_an_error_and_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the estimate ever be too low, nothing hangs."""
-    monkeypatch.setattr(engine_module, "slots_needed", lambda *_: 0)
+    monkeypatch.setattr(checks, "slots_needed", lambda *_: 0)
     with serving("qwen3_5", slots={"full": 5, "state": 8}) as client:
         client.engine.info = dataclasses.replace(client.engine.info, max_model_tokens=1000)
         stuck = client.submit(random_prompt(1, 60), 4)
