@@ -13,7 +13,6 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -21,6 +20,7 @@ import numpy as np
 from bench.harness import Report, console, show
 from bench.serve.client import Reply, complete
 from bench.serve.models import bench_model, random_tokens
+from bench.serve.options import shared_options
 from bench.serve.published import BRANCHES
 from demo.talking import Server
 from rich.console import Console
@@ -76,11 +76,7 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--families", nargs="+", default=list(FAMILIES), metavar="FAMILY")
-    parser.add_argument("--preset", default="bench", help="demo: 6-7 M parameters; bench: 30-40 M")
+    parser = shared_options(__doc__, FAMILIES)
     parser.add_argument("--questions", type=int, default=6)
     parser.add_argument("--page-sizes", type=int, nargs="+", default=[16, 4], metavar="TOKENS")
     parser.add_argument(
@@ -89,8 +85,6 @@ def arguments() -> argparse.Namespace:
         default=True,
         help="also with the end of the shared prefix marked by the client",
     )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for models and results")
     return parser.parse_args()
 
 

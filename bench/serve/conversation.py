@@ -24,6 +24,7 @@ from bench.harness import Report, Spread, console, show
 from bench.serve.breakdown import breakdown, parts_table
 from bench.serve.client import Reply, complete
 from bench.serve.models import FAMILIES, bench_model, random_tokens
+from bench.serve.options import shared_options
 from bench.serve.published import CONVERSATIONS
 from demo.talking import Server
 from rich.console import Console
@@ -100,15 +101,9 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--families", nargs="+", default=list(FAMILIES), metavar="FAMILY")
-    parser.add_argument("--preset", default="bench", help="demo: 6-7 M parameters; bench: 30-40 M")
+    parser = shared_options(__doc__, FAMILIES)
     parser.add_argument("--page-size", type=int, default=16, metavar="TOKENS")
     parser.add_argument("--turns", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for models and results")
     parser.add_argument("--breakdown", action="store_true", help="what the last turn's time is spent on")
     parser.add_argument("--url", default="", help="a server that runs already; one family only")
     options = parser.parse_args()

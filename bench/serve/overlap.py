@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from bench.harness import Report, Spread, console, show
 from bench.serve.models import FAMILIES, bench_model, vocab_size
+from bench.serve.options import shared_options
 
 from graftline.engine import EngineConfig, HybridEngine, load_engine
 from graftline.engine.api import GenerationRequest, SamplingParams, TokenEvent
@@ -61,15 +62,9 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--families", nargs="+", default=list(FAMILIES), metavar="FAMILY")
-    parser.add_argument("--preset", default="bench", help="demo: 6-7 M parameters; bench: 30-40 M")
+    parser = shared_options(__doc__, FAMILIES)
     parser.add_argument("--tokens", type=int, default=6000, help="length of the prompt")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for models and results")
     return parser.parse_args()
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from bench.harness import Report, Spread, console, show
 from bench.serve.agents import Ask, by_arrival, even_lengths, in_rounds, scaled
 from bench.serve.models import bench_model
+from bench.serve.options import shared_options
 from bench.serve.sending import Run, endless_rate, pool_flags, send_in_turn, texts_that_differ
 from rich.console import Console
 
@@ -56,12 +57,8 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--families", nargs="+", default=["qwen3", "inkling"], metavar="FAMILY")
+    parser = shared_options(__doc__, ["qwen3", "inkling"], preset="demo")
     parser.add_argument("--policies", nargs="+", default=["lru", "session"], metavar="POLICY")
-    parser.add_argument("--preset", default="demo", help="demo: 6-7 M parameters; bench: 30-40 M")
     parser.add_argument("--requests", type=int, default=400)
     parser.add_argument("--factor", type=float, default=0.08, help="tokens for each recorded one")
     parser.add_argument("--page-size", type=int, default=16, metavar="TOKENS")
@@ -73,8 +70,6 @@ def arguments() -> argparse.Namespace:
         "--span", type=float, default=0.0, help="seconds from the first arrival to the last, as recorded"
     )
     parser.add_argument("--trace", type=Path, help="a recorded run; agents in rounds without")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for models and results")
     return parser.parse_args()
 
 

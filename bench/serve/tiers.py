@@ -24,6 +24,7 @@ from typing import Any
 from bench.harness import Report, Spread, console, show
 from bench.serve.agents import Ask, even_lengths, in_rounds, scaled, trajectory_lengths
 from bench.serve.models import bench_model
+from bench.serve.options import shared_options
 from bench.serve.sending import Run, endless_rate, pool_flags, send_in_turn, texts_that_differ
 from bench.serve.tiers_plot import plot
 from rich.console import Console
@@ -65,12 +66,8 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--families", nargs="+", default=list(FAMILIES), metavar="FAMILY")
+    parser = shared_options(__doc__, FAMILIES)
     parser.add_argument("--tiers", nargs="+", default=list(TIERS), choices=TIERS)
-    parser.add_argument("--preset", default="bench", help="demo: 6-7 M parameters; bench: 30-40 M")
     parser.add_argument("--agents", type=int, default=8)
     parser.add_argument("--turns", type=int, default=50)
     parser.add_argument("--skip-turns", type=int, default=0, help="of each trajectory, before the first")
@@ -79,8 +76,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device-share", type=float, default=0.25, help="of the working set")
     parser.add_argument("--host-share", type=float, default=0.5, help="of the working set")
     parser.add_argument("--trace", type=Path, help="recorded trajectories; even growth without")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for models and results")
     parser.add_argument("--plot", type=Path, help="file for a plot")
     return parser.parse_args()
 
