@@ -14,6 +14,7 @@ from graftline.replay.compositions import parse_composition
 from graftline.replay.requests import NO_IDS, ReplayRequest
 from graftline.replay.simulate import Setup, simulate
 from graftline.replay.tokens import PagedTrace
+from spec.cache_support import INSTALLED
 
 PAGE_TOKENS, PATH_PAGES = 16, 4
 
@@ -52,10 +53,14 @@ def request(session: str, turn: int, now_s: float, first_page: int, pages: int) 
     )
 
 
-def reused(policy: str, core: str) -> int:
-    """Tokens reused of a trace whose regulars need twice the room that there is."""
+def reused(policy: str, core: str, *, told: bool = True) -> int:
+    """Tokens reused of a trace whose regulars need twice the room that there is.
+
+    Args:
+        told: whether the cache is told of sessions; else it finds them out by itself.
+    """
     slots = {"full": 6 * PATH_PAGES}
-    setup = Setup(parse_composition("full"), slots, PAGE_TOKENS, policy, core)
+    setup = Setup(parse_composition("full"), slots, PAGE_TOKENS, policy, core, sessions=told)
     return simulate(PagedTrace(Turns(sessions=10, turns=40)), setup).reused_tokens
 
 
@@ -71,6 +76,21 @@ def test_of_sessions_that_come_back_in_turn_some_are_kept_and_strangers_are_not(
 def test_both_cores_reuse_the_same() -> None:
     pytest.importorskip("graftline._core")
     assert reused("gittins", "rust") == reused("gittins", "python")
+
+
+@pytest.mark.rule("P-9", "S-9")
+@pytest.mark.parametrize("core", INSTALLED)
+def test_strangers_whom_nobody_names_are_not_kept_either(core: str) -> None:
+    """What nobody has passed yet counts as seen when it comes, not only when it comes back."""
+    policy = Gittins()
+    policy.bind([ComponentSpec("full", Full(), 99)])
+    for first_page in range(0, 400, 4):
+        usage = Usage()
+        usage.start_page, usage.end_page, usage.uses = first_page, first_page + 4, 1
+        policy.touch(usage, 0, 0.0)
+    policy.settled()
+    assert policy.chance_in(usage) < 0.1
+    assert reused("gittins", core, told=False) > 0.5 * reused("gittins", core)
 
 
 @pytest.mark.rule("P-9")

@@ -215,6 +215,9 @@ class Gittins(EvictionPolicy):
         if touched[0] == 4096.0:
             touched[0] /= 2.0
             touched[1] /= 2.0
+        if usage.uses == 1 and not usage.passes and not usage.sessions:
+            fates, kind, pages = self.fates[usage.component], kind_in(usage), pages_of(usage)
+            fates.count_left(kind, pages)  # until it is passed
 
     def rank(self, usage: Usage) -> float:
         """Returns a second of room, from now on."""

@@ -257,6 +257,10 @@ impl Policy for Gittins {
             touched.count /= 2.0;
             touched.pages /= 2.0;
         }
+        if usage.uses == 1 && usage.passes == 0 && usage.sessions == 0 {
+            let (pages, kind) = (pages_of(usage), kind_in(usage));
+            self.fates[usage.component as usize].count_left(kind, pages); // until it is passed
+        }
     }
 
     fn rank(&self, usage: &Usage) -> f64 {
