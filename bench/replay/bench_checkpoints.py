@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.harness import Report, command, console
-from bench.replay.bench_replay import TRACES, known, shared_options
+from bench.replay.bench_replay import known, shared_options, traces_there
 from bench.replay.cells import STATE_BYTES, Cell, Cells, TraceCells
 from bench.replay.pages import slug, table
 
@@ -91,12 +91,7 @@ def main() -> None:
     cells = Cells(folder, tuple(options.again or ()))
     parts = ["# Where to keep recurrent states\n", INTRODUCTION]
     absent = []
-    for name in options.only or TRACES:
-        path = options.traces / f"{name}.jsonl.gz"
-        if not path.exists():
-            absent.append(name)
-            continue
-        limit = options.quick or (DEFAULT_MAX if name in SLOW else 0)
+    for name, path, limit in traces_there(options, absent, SLOW, DEFAULT_MAX):
         of_trace = CheckpointCells(path, limit, cells, options.core)
         parts.append(section(name, of_trace, policies, report.results, limit))
         out.print(f"{name}: done, {cells.computed} computed")

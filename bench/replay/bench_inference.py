@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Mapping
 
 from bench.harness import Report, command, console
-from bench.replay.bench_replay import TRACES, shared_options
+from bench.replay.bench_replay import shared_options, traces_there
 from bench.replay.cells import Cell, Cells, TraceCells
 from bench.replay.pages import slug, table
 
@@ -59,12 +59,7 @@ def main() -> None:
     folder = options.out / "replay" / (f"quick-{options.quick}" if options.quick else "all")
     cells = Cells(folder, tuple(options.again or ()))
     parts, absent = ["# Sessions that nobody names\n", INTRODUCTION], []
-    for name in options.only or TRACES:
-        path = options.traces / f"{name}.jsonl.gz"
-        if not path.exists():
-            absent.append(name)
-            continue
-        limit = options.quick or (DEFAULT_MAX if name in SLOW else 0)
+    for name, path, limit in traces_there(options, absent, SLOW, DEFAULT_MAX):
         of_trace = InferenceCells(path, limit, cells, options.core)
         rates = rates_of(of_trace)
         report.results[name] = [[*key, rate] for key, rate in rates.items()]

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from bench.harness import Report, command, console, show
-from bench.replay.bench_replay import CAPACITIES, TRACES, shared_options
+from bench.replay.bench_replay import CAPACITIES, shared_options, traces_there
 from bench.replay.cells import Cell, Cells, TraceCells
 from bench.replay.future import future_of
 from bench.replay.kinds import KINDS
@@ -89,12 +89,7 @@ def main() -> None:
     cells = Cells(folder, tuple(options.again or ()))
     points: list[Point] = []
     absent, limited = [], []
-    for name in options.only or TRACES:
-        path = options.traces / f"{name}.jsonl.gz"
-        if not path.exists():
-            absent.append(name)
-            continue
-        limit = options.quick or (DEFAULT_MAX if name in SLOW else 0)
+    for name, path, limit in traces_there(options, absent, SLOW, DEFAULT_MAX):
         found = list(points_of(KnowledgeCells(path, limit, cells, options.core), name))
         limited += [f"{slug(name)} ({limit:,})"] if limit and found else []
         points += found

@@ -11,7 +11,7 @@ computes a policy's figures anew, `--again all` everything, `--kept` nothing.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -49,12 +49,8 @@ def main() -> None:
     cells = Cells(folder, tuple(options.again or ()), options.kept)
     rows: list[Row] = []
     absent, lacking = [], []
-    for name in options.only or TRACES:
-        path = options.traces / f"{name}.jsonl.gz"
-        if not path.exists():
-            absent.append(name)
-            continue
-        of_trace = TraceCells(path, options.quick, cells, options.core)
+    for name, path, limit in traces_there(options, absent):
+        of_trace = TraceCells(path, limit, cells, options.core)
         for text in options.compositions or COMPOSITIONS:
             try:
                 rows += list(rows_of(of_trace, name, text, tuple(options.capacities or CAPACITIES), policies))
@@ -119,6 +115,23 @@ def shared_options(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=ROOT / "out")
     parser.add_argument("--docs", type=Path, help="write pages and plots into this folder")
     return parser
+
+
+def traces_there(
+    options: argparse.Namespace, absent: list[str], slow: Sequence[str] = (), slow_max: int = 0
+) -> Iterator[tuple[str, Path, int]]:
+    """Name, file and most requests of each trace that was asked for; those that are not there go to `absent`.
+
+    Args:
+        options: those of `shared_options`.
+        slow: traces that are stopped after `slow_max` requests, where the options do not say otherwise.
+    """
+    for name in options.only or TRACES:
+        path = options.traces / f"{name}.jsonl.gz"
+        if path.exists():
+            yield name, path, options.quick or (slow_max if name in slow else 0)
+        else:
+            absent.append(name)
 
 
 def read_options() -> argparse.Namespace:

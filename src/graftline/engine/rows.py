@@ -13,17 +13,13 @@ from dataclasses import dataclass
 import torch
 
 from graftline.plan import Slots
-from graftline.tiers import RowPart, Rows
+from graftline.tiers import RowPart, Rows, row_parts
 
 
-def row_parts(tensors: Mapping[str, torch.Tensor]) -> tuple[RowPart, ...]:
+def parts_of(tensors: Mapping[str, torch.Tensor]) -> tuple[RowPart, ...]:
     """Which bytes of a row each tensor is; a tensor's name begins with the number of its layer."""
-    parts, first = [], 0
-    for name, tensor in tensors.items():
-        count = tensor[0].numel() * tensor.element_size()
-        parts.append(RowPart(name, int(name.split(".")[0]), slice(first, first + count)))
-        first += count
-    return tuple(parts)
+    sizes = {name: tensor[0].numel() * tensor.element_size() for name, tensor in tensors.items()}
+    return row_parts(sizes, (int(name.split(".")[0]) for name in tensors))
 
 
 def byte_view(tensor: torch.Tensor) -> torch.Tensor:
@@ -35,7 +31,7 @@ class CpuRows:
     """Rows of tensors in host memory."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        self.parts = row_parts(tensors)
+        self.parts = parts_of(tensors)
         self._views = {name: byte_view(tensor).numpy() for name, tensor in tensors.items()}
 
     def export_rows(self, slots: Slots, rows: Rows) -> None:
@@ -83,7 +79,7 @@ class CudaRows:
     STAGING_BYTES = 16 * 2**20
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        self.parts = row_parts(tensors)
+        self.parts = parts_of(tensors)
         self._views = {name: byte_view(tensor) for name, tensor in tensors.items()}
         self._device = next(iter(tensors.values())).device
         self._stream = torch.cuda.Stream(self._device)

@@ -1,7 +1,16 @@
 """Pools of values, tier by tier, and what moves them."""
 
 from graftline.tiers.copies import CopyThread, Ticket
-from graftline.tiers.device import NumpyPool, PartPool, RowPart, RowPool, Rows, ValuePool, has_parts
+from graftline.tiers.device import (
+    NumpyPool,
+    PartPool,
+    RowPart,
+    RowPool,
+    Rows,
+    ValuePool,
+    has_parts,
+    row_parts,
+)
 from graftline.tiers.host import HostPool, copy_part, copy_rows
 from graftline.tiers.progress import Gate, LoadBrokenError, Progress
 
@@ -21,4 +30,5 @@ __all__ = [
     "copy_part",
     "copy_rows",
     "has_parts",
+    "row_parts",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
@@ -77,8 +77,9 @@ class NumpyPool:
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         self.arrays = dict(arrays)
         self._views = {name: a.reshape(len(a), -1).view(np.uint8) for name, a in self.arrays.items()}
-        self.parts = row_parts({name: view.shape[1] for name, view in self._views.items()})
-        self.slot_bytes = sum(view.shape[1] for view in self._views.values())
+        sizes = {name: view.shape[1] for name, view in self._views.items()}
+        self.parts = row_parts(sizes, range(len(sizes)))
+        self.slot_bytes = sum(sizes.values())
         self.layout = ";".join(f"{name}:{a.dtype.str}:{a.shape[1:]}" for name, a in self.arrays.items())
 
     @classmethod
@@ -109,10 +110,10 @@ class NumpyPool:
         self._views[part.tensor][slots] = values
 
 
-def row_parts(tensor_bytes: Mapping[str, int]) -> tuple[RowPart, ...]:
-    """Parts of a row from the bytes of each tensor in their order, each a layer of its own."""
+def row_parts(tensor_bytes: Mapping[str, int], layers: Iterable[int]) -> tuple[RowPart, ...]:
+    """Parts of a row: bytes and layer of each tensor, in the order in which a row holds them."""
     parts, first = [], 0
-    for layer, (name, count) in enumerate(tensor_bytes.items()):
+    for (name, count), layer in zip(tensor_bytes.items(), layers, strict=True):
         parts.append(RowPart(name, layer, slice(first, first + count)))
         first += count
     return tuple(parts)
